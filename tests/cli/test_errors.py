@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
@@ -152,3 +154,26 @@ def test_what_callers_catch_today_stays_caught(kind: type[Exception], also: type
     assert isinstance(error, ValueError)
     assert isinstance(error, also)
     assert str(error) == "give another"
+
+
+TRAINS = """
+import numpy as np
+from shoal import Member, Population, cli
+from shoal.console.background import BackgroundThread
+
+X = np.random.default_rng(0).normal(size=(20_000, 20))
+population = Population([Member(hidden=32)] * 8, 20, 1, "mse")
+begun = []
+thread = BackgroundThread(lambda: population.fit(X, X[:, 0], epochs=10_000, callbacks=[Seen()]))
+"""
+
+
+@pytest.mark.parametrize("end", ["_fail('the disk is full', 2)", "_explain(ValueError('odd'))"])
+def test_an_error_while_a_thread_trains_ends_with_its_code(end):
+    """Python would abort, if it shut down under the kernel."""
+    ready = "class Seen:\n    def progress(self, event):\n        begun.append(1)\n"
+    wait = "import time\nwhile not begun:\n    time.sleep(0.01)\n"
+    program = [sys.executable, "-c", f"{ready}{TRAINS}{wait}cli.{end}"]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=120)
+    assert done.returncode == (2 if "_fail" in end else 70), done.stderr
+    assert done.stderr.startswith("error: ")

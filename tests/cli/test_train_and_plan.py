@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import shlex
@@ -12,12 +13,16 @@ from typing import Any
 
 import pytest
 import typer
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.damage import damage
 from torch import nn
 from torch.utils.data import TensorDataset
 from typer.testing import CliRunner
 
 from shoal import parallel, planner
 from shoal.cli.subjects import train_arguments
+from shoal.cli.train import PREDICTED, _read_plan, compared
 from shoal.errors import UserError
 from shoal.options import options_of
 from shoal.parallel import networks
@@ -191,6 +196,19 @@ def test_a_plan_ends_with_a_command_and_train_runs_its_file(tmp_path, call):
     refused = call(tmp_path, "train", "--plan", "plan.json", "--epochs", "3", code=2)
     assert "plan.json has all options of the training; omit --epochs, or --plan" in refused.stderr
     assert "is not a plan" in call(tmp_path, "train", "--plan", "my table.csv", code=2).stderr
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_a_plan_that_is_damaged_is_refused_before_anything_is_trained(tmp_path_factory, data):
+    file = tmp_path_factory.mktemp("plan") / "plan.json"
+    predicted = {**dict.fromkeys(PREDICTED, 1.5), "metric": "r2", "link": "loopback", "own_machines": False}
+    file.write_text(json.dumps({"train": ["houses.csv", "--epochs", "3"], "predicted": predicted}))
+    damage(file, data)
+    with contextlib.suppress(UserError):
+        arguments, found = _read_plan(file)
+        assert all(isinstance(word, str) for word in arguments)
+        compared(found, {"seconds": 1.0, "seconds_per_epoch": 0.1, "test_r2": 0.5}, 2.0)
 
 
 def test_in_python_the_best_plan_is_what_fit_runs():

@@ -14,8 +14,12 @@ from shoal.live.recording import Recording, read_lines, request_stop
 from shoal.runs.kinds import LIVE, STOP
 
 
+def recorded_lines(folder):
+    return (folder / LIVE).read_bytes().splitlines()
+
+
 def recorded(folder):
-    return [json.loads(line) for line in (folder / LIVE).read_bytes().splitlines()]
+    return [json.loads(line) for line in recorded_lines(folder)]
 
 
 @pytest.fixture(name="begin")
@@ -123,6 +127,49 @@ def test_a_request_to_stop_counts_for_one_attempt(begin, tmp_path):
     assert recording.stop_requested()
     recording.close()
     assert not (tmp_path / STOP).exists()
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.just(10**400) | st.text(max_size=3),
+                    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.just("t"), inner), max_leaves=3),
+       st.binary(max_size=8))  # fmt: skip
+def test_a_damaged_recording_is_continued_at_a_time_that_a_page_can_show(tmp_path_factory, time, rest):
+    folder = tmp_path_factory.mktemp("run")
+    ending = [json.dumps({"e": "now", "t": 7.0}), json.dumps(time), json.dumps({"e": "now", "t": time})]
+    (folder / LIVE).write_bytes("\n".join(ending).encode() + rest)
+    recording = Recording(folder, print, FakeTime())
+    recording.write("begin")
+    recording.close()
+    event = json.loads(recorded_lines(folder)[-1], parse_constant=pytest.fail)
+    assert 0 <= event["t"] <= module.LONGEST_SECONDS
+
+
+@pytest.mark.parametrize("kind", ["folder", "fifo", "link", "dangling link"])
+def test_only_a_file_asks_to_stop_and_what_else_has_its_name_stays_as_it_is(begin, tmp_path, kind):
+    other, clock = tmp_path / "mine.txt", FakeTime()
+    other.write_text("mine\n")
+    if kind == "folder":
+        (tmp_path / STOP).mkdir()
+    elif kind == "fifo":
+        os.mkfifo(tmp_path / STOP)
+    else:
+        (tmp_path / STOP).symlink_to(other if kind == "link" else tmp_path / "nothing")
+    before = os.lstat(tmp_path / STOP).st_mode
+    recording, said = begin(tmp_path, clock)
+    with pytest.raises(FileExistsError):
+        request_stop(tmp_path)
+    clock.seconds += 1
+    assert not recording.stop_requested()
+    recording.close()
+    assert os.lstat(tmp_path / STOP).st_mode == before
+    assert (other.read_text(), (tmp_path / "nothing").exists(), said) == ("mine\n", False, [])
+
+
+def test_a_line_without_an_end_is_not_read_into_memory(tmp_path):
+    (tmp_path / LIVE).touch()
+    os.truncate(tmp_path / LIVE, 2**40)
+    assert read_lines(tmp_path / LIVE, 0) == (b"", 0)
+    (tmp_path / LIVE).write_bytes(b"x" * 300 + b"\n{}\n{")
+    assert read_lines(tmp_path / LIVE, 0, most=10) == (b"x" * 300 + b"\n", 301)
 
 
 @given(st.lists(st.text(max_size=200), max_size=30), st.integers(1, 300), st.integers(0, 100))

@@ -107,6 +107,35 @@ def test_parameters_that_share_memory_without_being_tied_are_refused():
     parallel.fit(model, ONE, strategy="serial", **JOB)
 
 
+def test_numbers_of_a_parameter_that_share_memory_are_refused():
+    model = nn.Linear(4, 2)
+    model.bias = nn.Parameter(torch.zeros(1).expand(2))
+    with pytest.raises(UserError, match=r"numbers of the parameter 'bias' share memory, .* clone it"):
+        parallel.fit(model, TensorDataset(torch.randn(40, 4), torch.arange(40) % 2), strategy="serial")
+
+
+@pytest.mark.parametrize("first", ["weight", "bias"])
+def test_parameters_are_looked_at_to_their_last_number(first):
+    """One is every second number of a piece of memory; the other begins in the middle of it."""
+    memory, model = torch.zeros(16), nn.Linear(4, 2)
+    model.weight = nn.Parameter(memory[::2].reshape(2, 4) if first == "weight" else memory[6:14].reshape(2, 4))
+    model.bias = nn.Parameter(memory[12:14] if first == "weight" else memory[:16:8])
+    with pytest.raises(UserError, match="share memory without being one"):
+        parallel.fit(model, TensorDataset(torch.randn(40, 4), torch.arange(40) % 2), strategy="serial")
+
+
+def test_a_network_that_cannot_be_copied_is_refused_with_the_reason():
+    data = TensorDataset(torch.randn(40, 4), torch.arange(40) % 2)
+    model = nn.Linear(4, 2)
+    model.lock = threading.Lock()
+    with pytest.raises(UserError, match=r"needs a copy of the model, and it cannot be copied: cannot pickle .*lock"):
+        parallel.fit(model, data, strategy="serial")
+    with pytest.warns(FutureWarning):
+        model = nn.Sequential(nn.utils.weight_norm(nn.Linear(4, 2)))
+    with pytest.raises(UserError, match=r"but can with torch.nn.utils.parametrizations.weight_norm"):
+        parallel.fit(model, data, strategy="serial")
+
+
 class Extra(nn.Linear):
     """Keeps a number where no worker, checkpoint or saved model would get it."""
 

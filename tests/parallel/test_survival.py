@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import queue
 import re
 import signal
 import socket
@@ -24,7 +25,7 @@ from support.watching import Seen
 
 from shoal import parallel
 from shoal.parallel import checkpoint
-from shoal.parallel.launch.heartbeat import MOST_CHARACTERS_OF_HELLO, Heartbeat, HeartbeatMonitor
+from shoal.parallel.launch.heartbeat import MOST_CHARACTERS_OF_HELLO, PEER_LOST, Heartbeat, HeartbeatMonitor
 
 EXACT = {**SETTINGS, "strategy": "allreduce", "exact": True}
 
@@ -124,6 +125,26 @@ def test_the_monitor_notices_silence_and_broken_connections_and_refuses_stranger
         stranger.close()
 
 
+def test_a_silent_worker_that_computes_is_not_lost_until_it_stops():
+    """Where many programs share the processors, it may be seconds before it can send anything."""
+    monitor = HeartbeatMonitor(patience=1.0)
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        quiet = socket.create_connection(("127.0.0.1", int(monitor.address.split(":")[1])))
+        hello = {"token": monitor.token, "rank": 0, "pid": busy.pid, "host": socket.gethostname()}
+        quiet.sendall((json.dumps(hello) + "\n").encode())
+        assert monitor.events.get(timeout=10).kind == "connected"
+        with pytest.raises(queue.Empty):
+            monitor.events.get(timeout=5)
+        busy.send_signal(signal.SIGSTOP)
+        assert monitor.events.get(timeout=10).kind == "lost"
+    finally:
+        busy.kill()
+        busy.wait()
+        monitor.close()
+        quiet.close()
+
+
 def test_a_stranger_who_never_ends_the_first_line_is_cut_off():
     monitor = HeartbeatMonitor()
     with socket.create_connection(("127.0.0.1", int(monitor.address.split(":")[1])), timeout=60) as stranger:
@@ -131,6 +152,16 @@ def test_a_stranger_who_never_ends_the_first_line_is_cut_off():
         with contextlib.suppress(ConnectionResetError):  # it had sent more than was read
             assert stranger.recv(10) == b""
     monitor.close()
+
+
+def test_a_worker_that_starts_after_its_launcher_was_killed_ends_without_a_word(tmp_path):
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))  # nobody listens there
+        address = f"127.0.0.1:{bound.getsockname()[1]}:token"
+        own = {**os.environ, "SHOAL_MONITOR": address, "SHOAL_RANK": "0"}
+        program = [sys.executable, "-m", "shoal.parallel.launch.rank", str(tmp_path)]
+        done = subprocess.run(program, env=own, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (PEER_LOST, "", "")
 
 
 def test_a_closed_monitor_leaves_no_thread_behind():

@@ -20,10 +20,11 @@ from shoal.parallel.networks import make_model
 from shoal.planner import planning
 from shoal.planner.cost.cluster import NodeLink
 from shoal.planner.measure import measuring
-from shoal.planner.measure.remembered import recalled
+from shoal.planner.measure.remembered import FORMAT, recalled
 from shoal.planner.planning import Row
 from shoal.planner.variants import VARIANTS
 from shoal.planner.verdict import judge
+from shoal.runs.kinds import check_of
 
 COMMON = {"optimizer": "sgd", "epochs": 3, "batch_size": 16, "learning_rate": 0.2, "seeds": 2}
 
@@ -197,6 +198,10 @@ def test_a_batch_of_each_node_is_another_question(monkeypatch):
     assert found.row("allreduce-exact", 4).accuracy != found.row("allreduce-exact", 1).accuracy
 
 
+def signed(content):
+    return content | {"sha256": check_of(content)}
+
+
 def test_measurements_are_remembered_between_plans_with_a_link(monkeypatch, tmp_path):
     """The second plan with a link starts no workers. What was measured once is given again, which saves time here."""
     calls, real = [], measuring.probed
@@ -219,11 +224,13 @@ def test_measurements_are_remembered_between_plans_with_a_link(monkeypatch, tmp_
     (own,) = content["overhead"]["allreduce"]
     others = {"one": 3e-4, "two": -1e-4, "three": 1e-4}
     for known, expected in (({own: -1e-4}, -1e-4), (others, 1e-4), ({"two": -1e-4}, 0.0)):
-        file.write_text(json.dumps(content | {"overhead": {"allreduce": known}}))
+        file.write_text(json.dumps(signed(content | {"overhead": {"allreduce": known}})))
         found = recalled(first.model.calibration, first.model.job, [VARIANTS["allreduce"]])
         assert found is not None
         assert found[0].overhead == {"allreduce": expected}  # of others: their middle, which makes no step shorter
-    for text in ("{ damaged", "3", json.dumps(content | {"format": 1}), json.dumps(content | {"overhead": {}})):
+    changed = content | {"start": 99.0}  # as one flipped bit may
+    damaged = [signed(content | {"format": 1}), signed(content | {"overhead": {}}), changed, {"format": FORMAT}]
+    for text in ("{ damaged", "3", "[" * 100_000, *map(json.dumps, damaged)):
         file.write_text(text)
         assert recalled(first.model.calibration, first.model.job, [VARIANTS["allreduce"]]) is None
     planner.plan(network(), rows(), rows(50, 1), **settings)

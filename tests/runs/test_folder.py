@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import shutil
 import stat
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ import pytest
 from shoal.files import atomic
 from shoal.runs import lock
 from shoal.runs.folder import RunFolder
+from shoal.runs.journal import Journal
 from shoal.runs.kinds import FINETUNE, SEARCH, TRAIN, read_run
 
 MARKS: dict[str, Any] = {"data": "a" * 64, "recipes": 500, "folds": None, "drop": [], "shoal": "0.1.0"}
@@ -231,6 +235,63 @@ def test_folders_of_other_things_are_refused() -> None:
                 opened(Path(name), fresh=fresh).__enter__()
     assert sorted(os.listdir()) == ["file", "full"]
     assert os.listdir("full") == ["notes.txt"]
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize("name", [*SEARCH.files, "journal/events.jsonl"])
+@pytest.mark.parametrize("thing", ["link", "link to a folder", "dangling link", "fifo"])
+def test_a_resumed_run_writes_through_no_link_and_waits_for_no_fifo(name: str, thing: str, fresh: bool) -> None:
+    with opened(Path("out")) as folder:
+        work(folder)
+        folder.journal(print).note("rung", 1)
+    Path("mine").mkdir()
+    for file in ("mine.txt", "mine/events.jsonl", "mine/shard-0.safetensors"):
+        Path(file).write_text("mine")
+    place = Path("out", name)
+    if os.path.lexists(place):
+        place.rename("before")
+    if thing == "fifo":
+        os.mkfifo(place)
+    else:
+        target = {"link": "mine.txt", "link to a folder": "mine", "dangling link": "nothing"}[thing]
+        place.symlink_to(Path(target).absolute())
+
+    def resume() -> None:
+        with opened(Path("out"), fresh=fresh) as folder:
+            work(folder)
+
+    with pytest.raises(ValueError, match=f"{name} is a (symbolic link|FIFO), not a file of Shoal's"):
+        resume()
+    assert all(path.read_text() == "mine" for path in (Path("mine.txt"), *Path("mine").iterdir()))
+    assert sorted(os.listdir("mine")) == ["events.jsonl", "shard-0.safetensors"]
+    assert not Path("nothing").exists()
+    assert place.is_symlink() or place.is_fifo()
+
+
+def test_threads_that_still_work_leave_nothing_in_a_folder_that_was_given_back() -> None:
+    """After Ctrl-C a command does not wait for ever; what they left would keep the same command from beginning."""
+
+    def work_on(folder: RunFolder, journal: Journal, ended: list[BaseException]) -> None:
+        try:
+            while True:
+                folder._next_progress = 0.0
+                folder.progress(0.1)
+                journal.note("rung", 1)
+        except BaseException as error:
+            ended.append(error)
+
+    for _ in range(20):
+        ended: list[BaseException] = []
+        with opened(Path("out")) as folder:  # in which nothing was finished
+            journal = folder.journal(print)
+            threads = [threading.Thread(target=work_on, args=(folder, journal, ended)) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            time.sleep(random.random() / 20)
+        for thread in threads:
+            thread.join()
+        assert [type(error) for error in ended] == [lock.LostFolder] * 3
+        assert not Path("out").exists()
 
 
 def test_who_has_lost_the_folder_writes_and_removes_nothing() -> None:

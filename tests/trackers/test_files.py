@@ -82,6 +82,38 @@ def test_the_curves_of_tensorboard(model_with, tmp_path):
     assert best.Scalars("score")[0].value == pytest.approx(model.board_["score"][0])
 
 
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_search_removes_no_recipe_that_another_search_has_logged(model_with, tmp_path, resumed):
+    pytest.importorskip("tensorboard")
+
+    class Ends:
+        def step_ended(self, event):
+            return True
+
+    def files():
+        return {path for path in (tmp_path / "log").rglob("events.out.*") if path.parent.parent.name == "recipes"}
+
+    model_with(TensorBoard(tmp_path / "log"))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "events.out.tfevents.9999999999.x").write_text("mine")
+    (tmp_path / "log/recipes/mine").symlink_to(elsewhere)
+    first = files()
+    assert len(first) == 4
+    for file in first:  # as if that search were older by more than a second, which names of files tell apart
+        begun = file.name.split(".")[3]
+        file.rename(file.with_name(file.name.replace(begun, str(int(begun) - 60))))
+    first = files()
+    if resumed:
+        model_with(TensorBoard(tmp_path / "log"), Ends(), journal=tmp_path / "journal", recipes=12)
+    begun = files()
+    model_with(TensorBoard(tmp_path / "log"), journal=tmp_path / "journal", recipes=12)
+    assert first <= files()
+    assert not (begun - first) & files(), "those of its own earlier attempt are replaced"
+    assert len(files() - first) == 12
+    assert (elsewhere / "events.out.tfevents.9999999999.x").exists()
+
+
 def test_a_population_is_logged(tmp_path):
     population = Population([Member(hidden=2), Member(hidden=3)], 1, 1, "mse")
     X = np.linspace(0, 1, 20)[:, None]

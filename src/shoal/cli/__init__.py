@@ -128,17 +128,16 @@ def _explain(error: BaseException) -> NoReturn:
     place = bugs.own_code(error)
     if place is None:
         say(f"error: {bugs.report(error)}", error=True)
-        sys.exit(BUG)
+        _leave(BUG)
     with guarded():
         traceback.print_exception(error)
     _fail(f"your code failed: {bugs.describe(error)} ({place})", WRONG)
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    if world()[0] != 0:  # one of many processes of torchrun or mpiexec: only the first prints it
-        sys.exit(code)
-    say("error: " + re.sub(r"\s*\n\s*", " ", message.strip()), error=True)
-    sys.exit(code)
+    if world()[0] == 0:  # of many processes of torchrun or mpiexec only the first prints it
+        say("error: " + re.sub(r"\s*\n\s*", " ", message.strip()), error=True)
+    _leave(code)
 
 
 if __name__ == "__main__":

@@ -72,6 +72,7 @@ HEADINGS = {
 }
 # Options that may stand beside --plan: they change nothing that was planned.
 BESIDE_PLAN = {"plan", "out", "log", "live", "address", "port", *RESUMING.split()}
+PREDICTED = ("seconds", "seconds_per_epoch", "start_seconds", "nodes", "accuracy", "accuracy_low", "accuracy_high")
 
 
 @with_options(defaults={"loss": None, "strategy": None, "workers": None}, groups=HEADINGS)
@@ -120,11 +121,7 @@ def _train_planned(file: Path, command_line: typer.Context, typed: Mapping[str, 
     refused = [flag for name, flag in typed.items() if name not in BESIDE_PLAN]
     if refused:
         raise UserError(f"{file} has all options of the training; omit {', '.join(refused)}, or --plan")
-    try:
-        content = json.loads(read_bytes(file))
-        arguments, predicted = [str(word) for word in content["train"]], dict(content["predicted"])
-    except (OSError, ValueError, KeyError, TypeError):
-        raise UserError(f"{file} is not a plan; give a file that 'shoal plan --json FILE' wrote") from None
+    arguments, predicted = _read_plan(file)
     for name, flag in typed.items():
         if name != "plan":
             value = command_line.params[name]
@@ -133,6 +130,22 @@ def _train_planned(file: Path, command_line: typer.Context, typed: Mapping[str, 
     with command_line.command.make_context(command_line.info_name, arguments, parent=command_line.parent) as inner:
         inner.obj = predicted
         command_line.command.invoke(inner)
+
+
+def _read_plan(file: Path) -> tuple[list[str], dict[str, Any]]:
+    """The options of the best training of a plan, and what is predicted of it: checked before anything is trained."""
+    try:
+        content = json.loads(read_bytes(file))
+        arguments, predicted = content["train"], {"link": "", **content["predicted"]}
+        texts = [*arguments, predicted["metric"], predicted["link"] or ""]
+        right = isinstance(arguments, list) and all(isinstance(one, str) for one in texts)
+        numbers = [predicted[name] for name in PREDICTED if predicted[name] is not None]
+        right &= all(isinstance(one, (int, float)) and math.isfinite(one) for one in numbers)
+    except (OSError, ValueError, LookupError, TypeError, OverflowError, RecursionError):
+        right = False
+    if not right:
+        raise UserError(f"{file} is not a plan; give a file that 'shoal plan --json FILE' wrote")
+    return arguments, predicted
 
 
 def complete(job: Job, typed: Mapping[str, str]) -> Job:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from shoal.errors import NotAFile
+from shoal.errors import NotAFile, UserError
 
 PRIVATE = 0o700  # mode of a new folder that holds rows of the data: journals, models and pages do
 LARGEST = 256 * 2**20  # bytes of a file of JSON
@@ -57,6 +57,16 @@ def read_text(path: str | os.PathLike[str]) -> str:
 def _refuse_others(path: str | os.PathLike[str], status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise NotAFile(f"{path} is {kind_of(status)}, not a file")
+
+
+def refuse_special(path: Path) -> None:
+    """Before a file or folder of ours is written: a link with its name leads to somebody's, and a FIFO waits."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return
+    if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
+        raise UserError(f"{path} is {kind_of(status)}, not a file of Shoal's own: move it away")
 
 
 def kind_of(status: os.stat_result) -> str:

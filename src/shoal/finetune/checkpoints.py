@@ -14,6 +14,7 @@ from typing import Any
 
 from shoal.errors import UserError
 from shoal.files import atomic
+from shoal.files.plain_files import read_text
 from shoal.machine import size_text
 from shoal.runs.journal import writing
 from shoal.runs.kinds import CHECKPOINTS
@@ -43,32 +44,38 @@ def checkpoints(folder: Path) -> list[Path]:
 
 def last_checkpoint(run: Path) -> Path | None:
     """The latest complete checkpoint. If one of its bits has changed since, that is an error."""
-    whole = [path for path in checkpoints(run / CHECKPOINTS) if _is_complete(path)]
-    for name, (_, checksum) in _recorded(whole[-1]).items() if whole else ():
-        if file_hash(whole[-1] / name) != checksum:
-            raise UserError(
-                f"{whole[-1] / name} is damaged (its checksum differs), so this run cannot be resumed from it. Restore "
-                f"it from a copy, or delete {whole[-1]} to resume from an earlier checkpoint or, without one, the start"
-            )
+    whole = [path for path in checkpoints(run / CHECKPOINTS) if is_complete(path)]
+    damaged = damaged_files(whole[-1]) if whole else []
+    if damaged:
+        raise UserError(
+            f"{damaged[0]} is damaged (its checksum differs), so this run cannot be resumed from it. Restore it from a "
+            f"copy, or delete {whole[-1]} to resume from an earlier checkpoint or, without one, the start"
+        )
     return whole[-1] if whole else None
 
 
 def _recorded(path: Path) -> dict[str, tuple[int, str]]:
     """Size and checksum of each file of a checkpoint."""
-    content = json.loads((path / COMPLETE).read_text(encoding="utf-8"))
+    content = json.loads(read_text(path / COMPLETE))
     return {str(name): (int(size), str(checksum)) for name, (size, checksum) in content.items()}
 
 
-def _is_complete(path: Path) -> bool:
+def is_complete(path: Path) -> bool:
     """Whether all files have their recorded sizes: a power failure may leave them shorter."""
     try:
-        return all((path / name).stat().st_size == size for name, (size, _) in _recorded(path).items())
-    except (OSError, ValueError, AttributeError, TypeError):
+        found = {path / name: size for name, (size, _) in _recorded(path).items()}
+        return all(file.is_file() and file.stat().st_size == size for file, size in found.items())
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError):
         return False
 
 
+def damaged_files(path: Path) -> list[Path]:
+    """Files of a complete checkpoint that have changed since."""
+    return [path / name for name, (_, checksum) in _recorded(path).items() if file_hash(path / name) != checksum]
+
+
 def complete(path: Path) -> None:
-    """Mark a checkpoint as complete, after its files have been flushed to the disk."""
+    """Mark a checkpoint, or an initial model, as complete, after its files have been flushed to the disk."""
     files = [file for file in path.iterdir() if file.is_file() and file.name != COMPLETE]
     atomic.sync_tree(path)
     write_json(path / COMPLETE, {file.name: [file.stat().st_size, file_hash(file)] for file in files})

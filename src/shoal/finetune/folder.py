@@ -7,8 +7,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+from shoal.files.plain_files import read_text
 from shoal.finetune.checkpoints import write_json, writing_run
 from shoal.runs.kinds import FINETUNE_FORMAT, METRICS, MODEL, REPORT, SAMPLES, SETTINGS, SETTINGS_VERSION, read_json
+
+WRITTEN = ("expected", "before", "after")  # texts of a sample, beside the prompt and those written meanwhile
 
 
 def stem(file: str, model: str) -> str:
@@ -52,6 +55,18 @@ def read_log(run: Path) -> list[dict[str, Any]]:
     return found
 
 
+def read_samples(run: Path) -> list[dict[str, Any]]:
+    """Prompts, and what the model has written for each so far; empty where the file is not there, or damaged."""
+    try:
+        found = json.loads(read_text(run / SAMPLES))
+        texts = [text for one in found for text in (one["prompt"], *(one.get(name, "") for name in WRITTEN))]
+        during = [(text["step"], text["text"]) for one in found for text in one.get("meanwhile", [])]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return []
+    right = all(isinstance(text, str) for text in texts + [text for _, text in during])
+    return list(found) if right and all(isinstance(step, int) for step, _ in during) else []
+
+
 def evaluation_losses(log: list[dict[str, Any]]) -> dict[str, Any]:
     """The losses on the test texts before and after training, and the lowest; empty if none was measured."""
     tested = [(record["eval_loss"], record["step"]) for record in log if record.get("eval_loss") is not None]
@@ -69,7 +84,6 @@ def write_report(run: Path, running: bool = False) -> None:
     content = read_settings(run)
     assert content is not None
     log = read_log(run)
-    samples = json.loads((run / SAMPLES).read_text(encoding="utf-8")) if (run / SAMPLES).is_file() else []
     about = content["run"] | {
         "steps": max((record["step"] for record in log), default=0),
         "seconds": max((record.get("seconds") or 0.0 for record in log), default=None),
@@ -77,7 +91,7 @@ def write_report(run: Path, running: bool = False) -> None:
     }
     data = {
         "title": content["data"]["file"], "created": content["created"], "version": content["shoal"], "run": about,
-        "data": content["data"], "log": log, "samples": samples,
+        "data": content["data"], "log": log, "samples": read_samples(run),
     }  # fmt: skip
     with writing_run(run):
         write_finetune_page(data, run / REPORT)

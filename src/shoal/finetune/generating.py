@@ -9,7 +9,7 @@ from typing import Any
 from shoal.callbacks import Callbacks
 from shoal.errors import UserError
 from shoal.finetune import folder, models, texts
-from shoal.runs.kinds import MODEL
+from shoal.runs.kinds import MODEL, SETTINGS
 
 
 class TextGenerator:
@@ -68,7 +68,16 @@ def _find(path: Path) -> tuple[Path, tuple[str, ...]]:
     lacking = models.missing_files(model)
     if lacking:
         raise UserError(f"{model} is not a complete model: {', '.join(lacking)} missing")
-    return model, tuple(run["settings"]["columns"]) if run else ()
+    return model, _columns_of(run) if run else ()
+
+
+def _columns_of(run: dict[str, Any]) -> tuple[str, ...]:
+    """Those that a run was trained on. Without them, texts would have another form than the model has learned."""
+    settings = run.get("settings")
+    columns = settings.get("columns") if isinstance(settings, dict) else None
+    if not isinstance(columns, list) or not all(isinstance(name, str) for name in columns):
+        raise UserError(f"the {SETTINGS} of this run is damaged: it does not name the columns. Restore it from a copy")
+    return tuple(columns)
 
 
 def continue_text(

@@ -13,13 +13,13 @@ from typing import Any
 from shoal.errors import UserError
 from shoal.files import atomic
 from shoal.finetune import models, tokens
-from shoal.finetune.checkpoints import last_checkpoint, writing_run
+from shoal.finetune.checkpoints import complete, damaged_files, is_complete, last_checkpoint, writing_run
 from shoal.finetune.options import FinetuneOptions
 from shoal.finetune.plan import RESULT, TEXTS, FinetunePlan, job_of
 from shoal.parallel.events import SECONDS_BETWEEN_PROGRESS
 from shoal.parallel.launch.rank import join_group, main
 from shoal.runs.folder import remove_files
-from shoal.runs.kinds import CHECKPOINTS, MODEL
+from shoal.runs.kinds import CHECKPOINTS, MODEL, START
 
 
 def work(folder: Path, rank: int, heartbeat: Any) -> None:
@@ -59,8 +59,8 @@ def _read_texts(plan: FinetunePlan, folder: Path) -> dict[str, dict[str, Any]]:
     """
     settings, start = plan.settings, Path(plan.start)
     texts = json.loads((folder / TEXTS).read_text(encoding="utf-8"))
-    if settings.model == models.TINY and models.missing_files(start):
-        models.make_tiny(start, texts["train"], settings.context or models.TINY_CONTEXT, settings.seed)
+    if settings.model == models.TINY and (not is_complete(start) or damaged_files(start)):
+        _make_tiny(Path(plan.run), texts["train"], settings.context or models.TINY_CONTEXT, settings.seed)
     tokenizer, config = models.load_tokenizer(start), models.load_config(start)
     longest = models.longest_context(config, tokenizer)
     if settings.context is not None and settings.context > longest:
@@ -72,6 +72,17 @@ def _read_texts(plan: FinetunePlan, folder: Path) -> dict[str, dict[str, Any]]:
     tokens.write(folder, train, test)
     about = {"tokens": len(train.ids) + len(test.ids), "cut": train.cut + test.cut}
     return {"data": about, "run": {"context": context, "parameters": models.count_parameters(start)}}
+
+
+def _make_tiny(run: Path, texts: list[str], context: int, seed: int) -> None:
+    """Make the tiny model, in the place of one that is half written or damaged: the same texts give the same one."""
+    start = run / START
+    stays = remove_files(run, (START,)).stays
+    if stays:
+        raise UserError(f"{start} holds other things than a model of Shoal's ({next(iter(stays))}): move that away")
+    with writing_run(run):
+        models.make_tiny(start, texts, context, seed)
+        complete(start)
 
 
 def _set_torchrun_variables(rank: int, size: int) -> None:

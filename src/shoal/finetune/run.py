@@ -152,6 +152,8 @@ class FinetuneRun:
     def _write_settings(self) -> None:
         """The settings file, before anything else."""
         earlier = folder.read_settings(self.path) or {}
+        before = earlier.get("run")
+        resumed = before.get("resumed_at") if isinstance(before, dict) else None
         settings, found = self.plan.settings, self.texts
         write_json(self.path / SETTINGS, {
             "format": FINETUNE_FORMAT, "version": SETTINGS_VERSION, "shoal": __version__,
@@ -162,7 +164,7 @@ class FinetuneRun:
                 "workers": settings.workers, "processor": processor(), "epochs": settings.epochs,
                 "batch_size": settings.batch_size, "learning_rate": settings.learning_rate,
                 "schedule": settings.schedule, "steps_planned": self.plan.steps, "seed": settings.seed,
-                "resumed_at": [*earlier.get("run", {}).get("resumed_at", []), *([self.step] if self.resumes else [])],
+                "resumed_at": [*(resumed if isinstance(resumed, list) else []), *([self.step] if self.resumes else [])],
             },
             "data": {
                 "file": found.file, "rows": found.read, "train": len(self.train_rows), "test": len(self.test_rows),

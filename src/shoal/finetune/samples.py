@@ -11,6 +11,7 @@ from transformers import TrainerCallback
 
 from shoal.finetune import models
 from shoal.finetune.checkpoints import write_json
+from shoal.finetune.folder import read_samples
 from shoal.finetune.generating import continue_text
 from shoal.finetune.plan import TEXTS, FinetunePlan
 from shoal.runs.kinds import SAMPLES
@@ -27,10 +28,8 @@ class SampleWriter(TrainerCallback):
     def __init__(self, plan: FinetunePlan, folder: Path, trainer: Any, tokenizer: Any) -> None:
         self.trainer, self.tokenizer = trainer, tokenizer
         self.path = Path(plan.run) / SAMPLES
-        if self.path.is_file():
-            self.samples = json.loads(self.path.read_text(encoding="utf-8"))
-        else:
-            self.samples = json.loads((folder / TEXTS).read_text(encoding="utf-8"))["prompts"]
+        planned = json.loads((folder / TEXTS).read_text(encoding="utf-8"))["prompts"]
+        self.samples = read_samples(Path(plan.run)) or planned
         self.context = models.longest_context(trainer.model.config, tokenizer)
         self.begun, self.spent, self.longest = time.monotonic(), 0.0, 0.0  # `longest`: that one text may take
 

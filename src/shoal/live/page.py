@@ -8,6 +8,7 @@ from string import Template
 from typing import Any
 
 from shoal.files import atomic
+from shoal.files.json_values import plain
 from shoal.files.plain_files import read_bytes
 from shoal.live.recording import MOST_BYTES, read_lines
 from shoal.report.finetune.page import SCRIPTS as FINETUNE_SCRIPTS
@@ -54,7 +55,7 @@ def _about(run: Run) -> dict[str, Any] | None:
     except OSError:
         return None
     events = [event for line in lines.splitlines() if (event := _event(line)) is not None]
-    return next((event for event in events if event["e"] == "begin"), None)
+    return next((plain(event) for event in events if event["e"] == "begin"), None)
 
 
 def _page(run: Run, data: dict[str, Any], connects: str) -> str:

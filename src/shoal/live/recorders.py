@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import time
@@ -13,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shoal.files.plain_files import read_text
+from shoal.finetune.folder import read_samples
 from shoal.live.recording import Recording
 from shoal.live.so_far import RangeSoFar
 from shoal.parallel.events import EpochEnded, EpochProgress, FoldEnded, TrainingStarted
-from shoal.runs.kinds import SAMPLES
 
 if TYPE_CHECKING:
     from shoal.finetune.events import FinetuneProgress, FinetuneResult, FinetuneStarted
@@ -174,11 +172,7 @@ class FinetuneRecorder(Recorder):
 
     def _record_samples(self) -> None:
         """What the model writes: before, meanwhile and after."""
-        try:
-            samples = json.loads(read_text(self.recording.folder / SAMPLES))
-        except (OSError, ValueError):
-            return
-        for place, sample in enumerate(samples[:SAMPLES_SHOWN]):
+        for place, sample in enumerate(read_samples(self.recording.folder)[:SAMPLES_SHOWN]):
             for when, text in _written(sample):
                 if (when, place) not in self._sampled:
                     self._sampled.add((when, place))

@@ -24,6 +24,7 @@ KEPT_BYTES = 2**16  # of these, for how the run ends
 TAIL_BYTES = 2**16  # that are searched for the time of the last event
 SHORTEST_SECONDS = 1.0  # between two events of progress
 EVENTS_OF_PROGRESS = 2_000  # in each doubling of the time, or nearly so
+LONGEST_SECONDS = 1e9  # that a run may have taken; a damaged line may say more
 STOP_SECONDS = 0.3  # between two looks whether a page asks to stop
 
 
@@ -38,9 +39,9 @@ class Recording:
         self._start = now()
         try:
             self._open(folder / LIVE)
-            (folder / STOP).unlink(missing_ok=True)  # that of an earlier attempt
         except OSError as error:
             self._end(error.strerror or str(error))
+        forget_stop(folder)  # that of an earlier attempt
 
     def _open(self, path: Path) -> None:
         """Time continues where an earlier attempt has ended."""
@@ -82,14 +83,13 @@ class Recording:
         if self.now() < self._next_look:
             return False
         self._next_look = self.now() + STOP_SECONDS
-        return (self.folder / STOP).exists()
+        return is_file(self.folder / STOP)
 
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
             self._file, self.off = None, "closed"
-        with contextlib.suppress(OSError):
-            (self.folder / STOP).unlink(missing_ok=True)
+        forget_stop(self.folder)
 
     def _end(self, why: str) -> None:
         self.off = why
@@ -104,12 +104,14 @@ def last_bytes(path: Path) -> bytes:
 
 
 def last_time(ending: bytes) -> float:
-    """The time of the last event."""
+    """The time of the last event that has one: a line may be damaged."""
     for line in reversed(ending.splitlines()):
         try:
-            return float(json.loads(line)["t"])
-        except (ValueError, KeyError, TypeError, RecursionError):
+            seconds = float(json.loads(line)["t"])
+        except (ValueError, LookupError, TypeError, OverflowError, RecursionError):
             continue
+        if 0 <= seconds <= LONGEST_SECONDS:
+            return seconds
     return 0.0
 
 
@@ -119,22 +121,34 @@ def read_lines(path: Path, start: int, most: int = 2**16) -> tuple[bytes, int]:
         with open(open_file(path), "rb") as file:
             file.seek(start)
             content = file.read(most)
-            while content and b"\n" not in content and (more := file.read(most)):  # one long line
-                content += more
+            if b"\n" not in content:  # one long line; what is longer than a recording is none
+                content += file.readline(MOST_BYTES)
     except FileNotFoundError:
         return b"", start
     whole = content[: content.rfind(b"\n") + 1]
     return whole, start + len(whole)
 
 
-def is_recording(path: Path) -> bool:
-    """Whether there is one."""
+def is_file(path: Path) -> bool:
+    """A link is none."""
     try:
-        return stat.S_ISREG(os.stat(path / LIVE).st_mode)
+        return stat.S_ISREG(os.lstat(path).st_mode)
     except OSError:
         return False
 
 
 def request_stop(folder: Path) -> None:
-    """Ask the process that works in a run folder to stop and keep the best."""
-    (folder / STOP).write_bytes(b"a page asks this run to stop and keep the best\n")
+    """Ask the process that works in a run folder to stop and keep the best. Only a new file says so: anything else
+    with its name may be somebody's, or lead to it."""
+    try:
+        with open(folder / STOP, "xb") as file:
+            file.write(b"a page asks this run to stop and keep the best\n")
+    except FileExistsError:
+        if not is_file(folder / STOP):
+            raise
+
+
+def forget_stop(folder: Path) -> None:
+    if is_file(folder / STOP):
+        with contextlib.suppress(OSError):
+            (folder / STOP).unlink()

@@ -76,8 +76,11 @@ def _check_parameters(model: nn.Module) -> None:
 
 
 def _refuse_shared_memory(model: nn.Module) -> None:
-    """Two parameters in the same memory: other processes would get two that are not tied."""
-    places = [(parameter.data_ptr(), parameter.data_ptr() + parameter.numel() * parameter.element_size(), name)
+    """Two parameters in the same memory: other processes would get two that are not tied. Or numbers of one."""
+    for name, parameter in model.named_parameters():
+        if any(size > 1 and stride == 0 for size, stride in zip(parameter.shape, parameter.stride(), strict=True)):
+            raise UserError(f"numbers of the parameter {name!r} share memory, as expand() makes them: clone it")
+    places = [(parameter.data_ptr(), parameter.data_ptr() + _extent(parameter), name)
               for name, parameter in model.named_parameters() if parameter.numel()]  # fmt: skip
     places.sort(key=lambda place: place[:2])
     for (_, end, one), (start, _, other) in pairwise(places):
@@ -88,13 +91,28 @@ def _refuse_shared_memory(model: nn.Module) -> None:
             )
 
 
+def _extent(tensor: torch.Tensor) -> int:
+    """Bytes from its first number to the end of its last."""
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return (last + 1) * tensor.element_size()
+
+
+def _copied(model: nn.Module) -> nn.Module:
+    hooks = [hook for module in model.modules() for hook in module._forward_pre_hooks.values()]
+    by_hook = any(type(hook).__name__ == "WeightNorm" for hook in hooks)
+    remedy = " with torch.nn.utils.weight_norm, but can with torch.nn.utils.parametrizations.weight_norm" * by_hook
+    with _refused(f"every worker needs a copy of the model, and it cannot be copied{remedy}: {{}}"):
+        return copy.deepcopy(model).cpu()
+
+
 def _try(job: Job, model: nn.Module, train: Dataset[Any], fewest: int, most: int | None) -> None:
     """Send two rows through a copy of the model and the loss."""
     rows = min(2, len(train))  # type: ignore[arg-type]
     inputs, target = Loader(train, torch.device("cpu")).take(torch.arange(rows))
     shapes = f"inputs {shape_text(inputs)}, targets {shape_text(target)}"
+    trial = _copied(model).eval()
     with torch.no_grad(), _refused(f"the model does not fit the data ({shapes}): {{}}"):
-        output = copy.deepcopy(model).cpu().eval()(inputs)
+        output = trial(inputs)
         _check_output(job, output, rows, fewest, most)
         _check_classes(job, output, train)
         make_loss(job.loss)(output, target)
@@ -111,7 +129,7 @@ def _try_smallest_part(job: Job, model: nn.Module, train: Dataset[Any]) -> None:
         return
     count = min(2, job.method.smallest_part(job, rows, fewest_rows(model), targets))
     inputs, target = Loader(train, torch.device("cpu")).take(torch.arange(count))
-    trial = copy.deepcopy(model).cpu().train()
+    trial = _copied(model).train()
     trained = trained_parameters(trial)
     workers = f" and {job.workers} workers" if job.workers > 1 else ""
     with _refused(

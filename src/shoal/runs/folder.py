@@ -11,6 +11,7 @@ import json
 import os
 import platform
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -21,7 +22,7 @@ from typing import Any
 from shoal.console import terminal
 from shoal.errors import UserError
 from shoal.files import atomic
-from shoal.files.plain_files import PRIVATE, Removal, remove
+from shoal.files.plain_files import PRIVATE, Removal, refuse_special, remove
 from shoal.runs.changes import differences
 from shoal.runs.journal import EVENTS, Journal, is_own_file
 from shoal.runs.kinds import (
@@ -75,6 +76,8 @@ class RunFolder:
         self.fresh, self.again, self.file, self.say = fresh, again, file, say
         self.resumes, self.found = False, None  # type: bool, Run | None
         self._lock: FolderLock | None = None
+        self._writing = threading.RLock()  # held while anything is written here
+        self._over = False  # threads that still work have no business here any more
         self._made: list[Path] = []
         self._next_progress = 0.0
         self._discarded = False
@@ -99,6 +102,8 @@ class RunFolder:
     ) -> None:
         if self._lock is None:
             return
+        with self._writing:
+            self._over = True
         if isinstance(error, LostFolder):  # it is another's, with all that is in it
             self._made = []
         elif self._discarded or not self.has_work:
@@ -116,12 +121,13 @@ class RunFolder:
 
     def check(self) -> None:
         """Before anything is written: refuse to continue if another process has taken the folder meanwhile."""
-        assert self._lock is not None
+        if self._lock is None or self._over:
+            raise LostFolder(f"{self.path} was given back, and nothing more is written to it")
         self._lock.check()
 
     def journal(self, warn: Say) -> Journal:
         """The finished work of this run. Nothing is written to it once the folder is another's."""
-        journal = Journal(self.path / JOURNAL, warn, check=self.check)
+        journal = Journal(self.path / JOURNAL, warn, check=self.check, lock=self._writing)
         if not any(name == RUN for name, _ in journal.events()):
             journal.note(RUN, read_about(self.path))
         return journal
@@ -131,10 +137,11 @@ class RunFolder:
         if time.monotonic() < self._next_progress:
             return
         self._next_progress = time.monotonic() + PROGRESS_EVERY
-        self.check()
         content = {"share": share, **facts, "at": now()}
-        with contextlib.suppress(OSError):  # on a full disk, the work itself says so
-            atomic.write_text(self.path / PROGRESS, json.dumps(content) + "\n")
+        with self._writing:
+            self.check()
+            with contextlib.suppress(OSError):  # on a full disk, the work itself says so
+                atomic.write_text(self.path / PROGRESS, json.dumps(content) + "\n")
 
     @property
     def has_work(self) -> bool:
@@ -232,6 +239,8 @@ class RunFolder:
 
     def _begin(self) -> None:
         """Say what is computed here, before anything else is written."""
+        for name in self.kind.files:
+            refuse_special(self.path / name)
         for file in self.path.iterdir():
             if atomic.is_left_over(file):  # a killed process was writing it
                 remove(file)

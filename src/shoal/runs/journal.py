@@ -14,7 +14,7 @@ import shutil
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ import numpy as np
 
 from shoal.errors import CannotWrite
 from shoal.files import atomic, tensors
-from shoal.files.plain_files import PRIVATE, read_bytes, remove
+from shoal.files.plain_files import PRIVATE, read_bytes, refuse_special, remove
 from shoal.machine import size_text
 
 FORMAT, VERSION, ENDING = "shoal-journal", "1", ".safetensors"
@@ -80,7 +80,8 @@ class Journal:
 
     Every *.safetensors file in the folder is the journal's. `whose` are the events, where the folder serves for several
     things: what one of them notes, the others do not see. Files are known by their keys, and are everybody's. `check`
-    is called before anything is written, and raises if the folder is no longer ours.
+    is called before anything is written, and raises if the folder is no longer ours. `lock` is held meanwhile: whoever
+    gives the folder back takes it first.
     """
 
     def __init__(
@@ -89,11 +90,12 @@ class Journal:
         warn: Callable[[str], None] | None = None,
         whose: str = "",
         check: Callable[[], None] = lambda: None,
+        lock: AbstractContextManager[Any] | None = None,
     ) -> None:
         check()
         self.folder, self.warn, self._prefix = folder, warn or _warn, f"{whose}: " if whose else ""
         self._check = check
-        self._lock = threading.RLock()
+        self._lock: AbstractContextManager[Any] = threading.RLock() if lock is None else lock
         self._heads: dict[Path, Head] = {}
         self._places: dict[tuple[str, str], list[tuple[Path, int]]] = {}  # the latest file with a part is the last
         self._events_end, self._last_check = 0, ""
@@ -124,12 +126,12 @@ class Journal:
         wrong = [key for key in keys if not KEY.fullmatch(key)]
         if wrong or not keys or len(set(keys)) != len(keys):
             raise ValueError(f"keys must be different hexadecimal hashes, at least one; got {wrong[:1] or list(keys)}")
-        self._check()
         head = Head(kind, tuple(keys))
         path = self.folder / head.file_name
-        with writing(self.folder, sum(array.nbytes for array in arrays.values())):
-            tensors.write_sealed(path, arrays, about, head.labels)
         with self._lock:
+            self._check()
+            with writing(self.folder, sum(array.nbytes for array in arrays.values())):
+                tensors.write_sealed(path, arrays, about, head.labels)
             self._forget(path)
             self._add(path, head)
         return path
@@ -160,15 +162,16 @@ class Journal:
 
     def remove(self, path: Path) -> None:
         """Remove a file that is not needed any more."""
-        self._check()
-        self._forget(path)
-        with writing(self.folder):
-            path.unlink(missing_ok=True)
+        with self._lock:
+            self._check()
+            self._forget(path)
+            with writing(self.folder):
+                path.unlink(missing_ok=True)
 
     def note(self, name: str, value: Any) -> None:
         """Add an event. It is on the disk when this returns."""
-        self._check()
         with self._lock:
+            self._check()
             check, line = _event_line(self._last_check, self._prefix + name, value)
             with writing(self.folder, len(line)):
                 _append(self.folder / EVENTS, self._events_end, line)
@@ -222,6 +225,7 @@ class Journal:
     def _open_events(self) -> None:
         """Cut the list of events after the last one that is whole, so that more can be added."""
         path = self.folder / EVENTS
+        refuse_special(path)
         content = _content(path)
         found, self._events_end, self._last_check = _whole_events(content)
         rest = content[self._events_end :]

@@ -35,6 +35,7 @@ OWN_FILES = {
     MODEL: re.compile(r"(model|explanation)\.json|weights\.safetensors"),
     CHECKPOINTS: re.compile(r"checkpoint-\d+(/.+)?"),
     EVENTS: re.compile(r"events\.out\.[^/]+"),
+    START: re.compile(r"((generation_)?config|tokenizer(_config)?|complete)\.json|model\.safetensors"),
 }
 # In the settings of a search, but nothing that decides its model.
 NO_OPTIONS = {"file", "path", "sha256", "demo", "columns", "repeats", "effort", "explain_seconds"}

@@ -48,7 +48,8 @@ class TensorBoard(Tracker):
         self._writer = _writer(Path(self.folder))
         if not run:
             self._text("settings", parameters)
-        return "begun"
+        self._begun = run if run.isdecimal() else str(int(time.time()))
+        return self._begun
 
     def log(self, step: int, scores: Scores) -> None:
         """Scores of a step."""
@@ -56,9 +57,11 @@ class TensorBoard(Tracker):
         self._writer.flush()
 
     def forget_recipes(self) -> None:
-        """Those of an earlier attempt at the same search."""
+        """Those of an earlier attempt at the same search: files that say in their names that they are as new."""
         for old in Path(self.folder).glob("recipes/*/events.out.tfevents.*"):
-            old.unlink()
+            begun = old.name.split(".")[3]
+            if begun.isdecimal() and int(begun) >= int(self._begun) and not old.parent.is_symlink():
+                old.unlink()
 
     def log_recipe(self, rank: int, recipe: TriedRecipe) -> None:
         """Learning curves and settings, as a run of its own."""

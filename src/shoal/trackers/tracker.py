@@ -66,7 +66,7 @@ class Tracker(ABC):
         """Scores of a step."""
 
     def forget_recipes(self) -> None:  # noqa: B027, a tracker may keep them
-        """Remove those of an earlier attempt at the same search."""
+        """Remove those of an earlier attempt at the same search; only called where there was one."""
 
     @abstractmethod
     def log_recipe(self, rank: int, recipe: TriedRecipe) -> None:
@@ -99,7 +99,7 @@ class Tracker(ABC):
         """Log the results, and end the run. `folder`: where its files are; None: they are written for that."""
         stopped = getattr(result, "ended", "") == "interrupted" or getattr(result, "finished", True) is False
         with _files(result, folder, self.copies_files) as place:
-            self._put(self.forget_recipes)
+            self._put(self._forget)
             for rank, recipe in enumerate(content.tried(result, MOST_RECIPES), 1):
                 self._put(partial(self.log_recipe, rank, recipe))
             for path in [] if place is None else content.files_of(result, place):
@@ -117,7 +117,12 @@ class Tracker(ABC):
 
     def _begin(self, parameters: Values) -> None:
         self._kept.read()
+        self._resumes = bool(self._kept.run)
         self._kept.note(self.begin(parameters, self._kept.run), self._kept.steps)
+
+    def _forget(self) -> None:
+        if self._resumes:
+            self.forget_recipes()
 
     def _log(self, step: int, place: int, scores: Scores) -> None:
         if step > self._kept.steps:  # a resumed search does its first steps again, from its journal

@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 
 SECONDS_BETWEEN_BEATS = 1.0
 SECONDS_OF_SILENCE = 7.0  # after which a worker counts as lost
+SECONDS_OF_WORK = 60.0  # the same, if it is on this machine and computes, or waits for a processor or the disk
 MOST_CHARACTERS_OF_HELLO = 4096  # nothing more is read before a worker has shown the token
 # Exit codes of a worker: it failed, the monitor has ended it, or another is lost. A library may end a process with 3.
 FAILED, STOPPED, PEER_LOST = 1, 75, 76
@@ -113,11 +114,21 @@ class HeartbeatMonitor:
             with self.lock:
                 if now - last > SECONDS_BETWEEN_BEATS + 2:
                     self.heard = dict.fromkeys(self.heard, now)
-                silent = [r for r, heard in self.heard.items() if now - heard > self.patience and r not in self.ended]
+                silent = {r: now - heard for r, heard in self.heard.items() if r not in self.ended}
             last = now
             self._send_all({"kind": "beat"})
-            for rank in silent:
-                self._lose(rank, f"has been silent for {self.patience:g} s")
+            for rank, seconds in silent.items():
+                if seconds > self.patience and (seconds > SECONDS_OF_WORK or not self._is_at_work(rank)):
+                    self._lose(rank, f"has been silent for {seconds:.0f} s")
+
+    def _is_at_work(self, rank: int) -> bool:
+        """On a crowded machine, loading a library may keep a worker from sending anything for long."""
+        import psutil
+
+        host, pid = self.pids[rank]
+        with contextlib.suppress(psutil.Error):
+            return host == socket.gethostname() and psutil.Process(pid).status() in ("running", "disk-sleep")
+        return False
 
     def _send_all(self, message: dict[str, Any]) -> None:
         with self.lock:

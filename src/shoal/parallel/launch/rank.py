@@ -30,7 +30,10 @@ def main(folder: Path, work: Callable[[Path, int, Heartbeat], None] | None = Non
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the launcher, which ends the workers
     early.collect_rarely()
     rank = int(next(os.environ[name] for name in ("SHOAL_RANK", *MPI_RANKS) if name in os.environ))
-    heartbeat = Heartbeat(os.environ["SHOAL_MONITOR"], rank)
+    try:
+        heartbeat = Heartbeat(os.environ["SHOAL_MONITOR"], rank)
+    except ConnectionError:  # the launcher was killed meanwhile
+        end_process(PEER_LOST)
     try:
         (work or train)(folder, rank, heartbeat)
         heartbeat.done()

@@ -18,6 +18,7 @@ from shoal.planner.cost.cluster import Cluster
 from shoal.planner.cost.curves import Curve
 from shoal.planner.cost.times import CostModel
 from shoal.planner.measure.calibration import MESSAGES, MachineCalibration
+from shoal.runs.kinds import check_of, read_json
 
 if TYPE_CHECKING:
     from shoal.parallel.cost import Facts, Variant
@@ -50,7 +51,7 @@ def remember(calibration: MachineCalibration, job: Job, variants: Sequence[Varia
     try:
         place = _place(calibration, job.backend)
         place.parent.mkdir(parents=True, exist_ok=True)
-        write_text(place, json.dumps(content, indent=1) + "\n")
+        write_text(place, json.dumps({**content, "sha256": check_of(content)}, indent=1) + "\n")
     except OSError:
         return
 
@@ -105,8 +106,5 @@ def _place(calibration: MachineCalibration, backend: str) -> Path:
 
 def _read(place: Path) -> dict[str, Any]:
     """What an earlier plan wrote; nothing where the file is missing or damaged."""
-    try:
-        content = json.loads(place.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) and content.get("format") == FORMAT else {}
+    content = read_json(place)
+    return content if content.get("format") == FORMAT and content.get("sha256") == check_of(content) else {}

@@ -95,7 +95,8 @@ class Run {
       sample: () => { this.steps.push(event); },
       end: () => this.finish(event),
     };
-    if (Object.hasOwn(known, event.e)) known[event.e]();
+    if (!Object.hasOwn(known, event.e)) return;
+    try { known[event.e](); } catch { /* a damaged line, or another program's: the rest is shown */ }
   }
 
   addDots({ t, dots }) {
