@@ -15,6 +15,7 @@ MODULES = {
     "mnist": "papers.parallel_mlps.mnist",
     "descent": "papers.parallel_gradient_descent.descent",
     "pays": "papers.what_pays.pays",
+    "iris": "papers.what_pays.iris",
     "averaging": "papers.node_simulator.averaging",
     "nodes": "papers.node_simulator.nodes",
     "ranks": "papers.mpi_fashion_mnist.ranks",
