@@ -18,6 +18,7 @@ MODULES = {
     "iris": "papers.what_pays.iris",
     "averaging": "papers.node_simulator.averaging",
     "nodes": "papers.node_simulator.nodes",
+    "sharing": "parallel.sharing",
     "ranks": "papers.mpi_fashion_mnist.ranks",
     "shapes": "peers.shapes",
     "tabular": "peers.tabular.tabular",
