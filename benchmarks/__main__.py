@@ -19,6 +19,7 @@ MODULES = {
     "averaging": "papers.node_simulator.averaging",
     "nodes": "papers.node_simulator.nodes",
     "sharing": "parallel.sharing",
+    "killed": "parallel.killed",
     "ranks": "papers.mpi_fashion_mnist.ranks",
     "shapes": "peers.shapes",
     "tabular": "peers.tabular.tabular",
