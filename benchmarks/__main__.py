@@ -47,6 +47,7 @@ MODULES = {
     "cluster": "search.cluster",
     "faults": "search.faults.faults",
     "planner": "planner.validation",
+    "planner-typed": "planner.typed",
 }
 ALL = ("table1", "shapes", "scaling", "mnist")  # what `all` runs
 
