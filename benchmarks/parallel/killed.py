@@ -188,7 +188,11 @@ class Training:
 
 def names_in_shared_memory() -> set[str]:
     """Files of Shoal, and of libraries that it starts, in /dev/shm; none on systems without it."""
-    return {path.name for path in SHM.iterdir() if re.search("shoal|torch|gloo", path.name)} if SHM.is_dir() else set()
+    return (
+        {path.name for path in SHM.iterdir() if re.search("shoal|torch|gloo|mpich|ucx", path.name)}
+        if SHM.is_dir()
+        else set()
+    )
 
 
 def _restarts(attempt: Attempt) -> list[str]:
