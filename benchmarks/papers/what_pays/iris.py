@@ -73,7 +73,7 @@ def accuracies(setting: Setting, splits: Any, weights: Any) -> list[float]:
     X = X.astype(np.float32)
     if setting.scaled:
         X = (X - X.mean(0)) / X.std(0, ddof=1)
-    members = [Member(50, learning_rate=RATE, batch_size=setting.batch, seed=seed) for seed in weights]
+    members = [Member((50,), learning_rate=RATE, batch_size=setting.batch, seed=seed) for seed in weights]
     members, rows = cross(members, [split(y, seed, setting.stratified) for seed in splits])
     population = Population(members, X.shape[1], 3, "cross_entropy")
     population.fit(X, y, setting.epochs, rows=rows)
