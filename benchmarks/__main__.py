@@ -15,8 +15,11 @@ MODULES = {
     "mnist": "papers.parallel_mlps.mnist",
     "descent": "papers.parallel_gradient_descent.descent",
     "pays": "papers.what_pays.pays",
+    "iris": "papers.what_pays.iris",
     "averaging": "papers.node_simulator.averaging",
     "nodes": "papers.node_simulator.nodes",
+    "sharing": "parallel.sharing",
+    "killed": "parallel.killed",
     "ranks": "papers.mpi_fashion_mnist.ranks",
     "shapes": "peers.shapes",
     "tabular": "peers.tabular.tabular",
@@ -44,6 +47,7 @@ MODULES = {
     "cluster": "search.cluster",
     "faults": "search.faults.faults",
     "planner": "planner.validation",
+    "planner-typed": "planner.typed",
 }
 ALL = ("table1", "shapes", "scaling", "mnist")  # what `all` runs
 

@@ -439,6 +439,19 @@ def test_mnist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert trained["best_test_accuracy"] > 0.5  # squares in ten places are easy to tell apart
 
 
+def test_an_epoch_of_all_networks_and_rows_of_mnist_is_not_projected(tmp_path, monkeypatch) -> None:
+    from benchmarks.papers.parallel_mlps import mnist
+
+    write_mnist(tmp_path / "data" / "mnist", train=100, test=50)
+    monkeypatch.setenv("SHOAL_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(mnist, "PAPER_MEMBERS", 20)
+    command = "mnist --sample 20 --rows 100 --train-members 2 --train-rows 100 --epochs 1 --repeats 1"
+    speed = bench(tmp_path / "out", command)["speed"]
+    assert speed["projected"] is False
+    assert speed["seconds_per_epoch"] == speed["seconds_measured"]
+    assert "projected" not in (tmp_path / "out" / "mnist.md").read_text()
+
+
 @pytest.mark.parametrize("command", ["table1", "shapes"])
 def test_an_unknown_engine_is_refused_with_the_nearest_one(command: str) -> None:
     with pytest.raises(ValueError, match="got 'vmop'; did you mean 'vmap'"):

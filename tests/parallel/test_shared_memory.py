@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import stat
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -21,6 +23,7 @@ from shoal.parallel.exact.threads import Crew
 from shoal.parallel.groups import Lost, Rendezvous, Threads, shared
 from shoal.parallel.groups.shared import share
 from shoal.parallel.job import Job
+from shoal.parallel.launch.launcher import local_mpi_launcher, loopback_only
 from shoal.parallel.sums.layout import GRAIN, FlatLayout
 from shoal.parallel.sums.optimizer import FlatOptimizer
 from shoal.parallel.sums.shared_batch import BY_MESSAGES
@@ -146,6 +149,26 @@ def test_memory_goes_with_the_last_process_even_if_all_are_killed():
         os.waitpid(first, 0)
         assert said.read() == ""  # the pipe is closed: the second is gone, too
     assert not [name for name in os.listdir("/dev/shm") if "shoal" in name]
+
+
+RANK = """
+import os, re, signal
+from shoal.parallel.groups.mpi import Mpi
+group = Mpi(60.0)
+print(*re.findall(r"mpich_shm_\\w+", open("/proc/self/maps").read()), flush=True)
+group.gather_objects(None)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_memory_of_mpi_itself_has_no_name_either():
+    pytest.importorskip("mpi4py")
+    command = [local_mpi_launcher(), "-n", "2", sys.executable, "-c", RANK]
+    done = subprocess.run(command, env={**os.environ, **loopback_only()}, capture_output=True, text=True, timeout=120)
+    names = set(done.stdout.split())
+    if not names:
+        pytest.skip(f"this MPI is not MPICH, or shares no memory: {done.stderr[-300:]}")
+    assert not [name for name in names if Path("/dev/shm", name).exists()]
 
 
 # ---- training ----

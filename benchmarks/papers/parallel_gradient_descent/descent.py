@@ -91,13 +91,13 @@ def descent(
     with progress_bar("descent", total) as tick:
         for name in nets:
             model = network(name)
-            way = replace(choose(train_epochs, model, BATCH, RATES[0], data.train)[0], name="chosen")
+            way = replace(choose(model, data.train, common(RATES[0], BATCH, train_epochs))[0], name="chosen")
             rates = search(search_rows, search_epochs, way, model, tick)
             best = max(rates, key=lambda rate: rates[rate])
             measured = []
             for batch in batches:
                 tick(f"batch {batch:,}: choosing")
-                auto = choose(train_epochs, model, batch, best, data.train)
+                auto = choose(model, data.train, common(best, batch, train_epochs))
                 timed = common(best, batch, epochs)
                 measured.append(measure(ways, auto, model, workers.first_rows(data.train, rows), repeats, tick, timed))
             found[name] = {
@@ -191,10 +191,8 @@ def measure(
     }
 
 
-def choose(
-    train_epochs: int, model: torch.nn.Module, batch: int, rate: float, train: TensorDataset
-) -> tuple[Way, str, float]:
-    """What strategy "auto" takes for a training of the full length, why, and the seconds that it took to find out."""
+def choose(model: torch.nn.Module, train: TensorDataset, options: dict[str, Any]) -> tuple[Way, str, float]:
+    """What strategy "auto" takes for a training with these options, why, and the seconds that it took to find out."""
     from shoal.parallel.strategies.auto import choose as decide
     from shoal.parallel.training import make_job
 
@@ -206,7 +204,7 @@ def choose(
         return False
 
     begun = time.perf_counter()
-    job = make_job(strategy="auto", **common(rate, batch, train_epochs))
+    job = make_job(strategy="auto", **options)
     job = decide(job, model, train, listen)
     chosen = {name: getattr(job, name) for name in ("strategy", "backend", "workers", "exact", "blas_threads")}
     return Way("auto", chosen), " ".join(filter(None, said)), time.perf_counter() - begun

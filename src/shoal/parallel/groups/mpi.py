@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from shoal.parallel.groups.base import Group, Lost
@@ -23,6 +26,8 @@ class Mpi(Group):
         self.mpi, self.timeout = MPI, timeout
         self.comm = MPI.COMM_WORLD
         self.rank, self.size = self.comm.Get_rank(), self.comm.Get_size()
+        self._finish(self.comm.Ibarrier())  # all have opened the memory
+        _take_names_away()
 
     def _finish(self, request: Any) -> Any:
         with self.communication():
@@ -90,3 +95,10 @@ class Mpi(Group):
         padded[: mine.numel()] = mine
         whole = self.all_gather(padded).view(self.size, -1)
         return [pickle.loads(row[:length].numpy().tobytes()) for row, length in zip(whole, lengths, strict=True)]
+
+
+def _take_names_away() -> None:
+    """MPICH names its memory in /dev/shm until it ends. Without a name it goes with the last rank, even if killed."""
+    with suppress(OSError):  # not Linux, or another rank was first
+        for name in set(re.findall(r"/dev/shm/mpich_shm_\w+$", Path("/proc/self/maps").read_text(), re.MULTILINE)):
+            Path(name).unlink(missing_ok=True)

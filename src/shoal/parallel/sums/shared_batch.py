@@ -54,6 +54,7 @@ class SharedBatchUpdater(WholeModelUpdater):
         self.total = None if flat else new(self.layout.count)
         self.places = {node: self._views(vector) for node, vector in self.board.vectors.items()}
         has_buffers = any(True for _ in model.buffers())
+        self.has_counters = any(not buffer.is_floating_point() for buffer in model.buffers())
         self.models = [learner.replica() if threads > 1 or has_buffers else None for _ in range(threads)]
 
     def _board(self, more: int) -> tuple[Board, Callable[[int], torch.Tensor]]:
@@ -155,7 +156,7 @@ class SharedBatchUpdater(WholeModelUpdater):
 
         A worker without rows in this batch has not counted; then all take the buffers of the first worker.
         """
-        if self.models[0] is None:
+        if self.models[0] is None or not self.has_counters:
             return
         someone_idle = any(start >= filled for start, _ in shares(self.shards, self.group.size))
         for mine, its in zip(self.model.buffers(), self.models[0].buffers(), strict=True):
