@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import logging
+import importlib
 from typing import Any
 
 import numpy as np
 
 TARGET = "target"
+LIBRARIES = ("torch", "fastai.tabular.all", "catboost", "lightgbm", "xgboost")  # it would import them in its time
 
 
 class AutoGluon:
@@ -17,10 +18,11 @@ class AutoGluon:
         self.preset, self.task, self.seconds, self.cores = preset, task, seconds, cores
 
     def warm_up(self) -> None:
-        from autogluon.tabular import TabularPredictor
-
-        logging.getLogger("ray").setLevel(logging.ERROR)
-        self.kind = TabularPredictor
+        for name in LIBRARIES:
+            importlib.import_module(name)
+        self.kind = importlib.import_module("autogluon.tabular").TabularPredictor
+        if self.preset == "best_quality":  # which trains its folds with Ray
+            importlib.import_module("ray").init(num_cpus=self.cores, include_dashboard=False, log_to_driver=False)
 
     def fit(self, X: Any, y: np.ndarray) -> AutoGluon:
         classes = len(np.unique(y))

@@ -29,7 +29,7 @@ from shoal.metrics.metric import METRICS
 from shoal.metrics.tasks import Task
 
 OVERRUN = 3.0  # times the seconds: who takes longer has failed
-BESIDE = 90.0  # seconds for imports and predictions
+BESIDE = 180.0  # seconds for imports and predictions
 
 
 def run(python: str, data: Dataset, job: dict[str, Any]) -> dict[str, Any]:
