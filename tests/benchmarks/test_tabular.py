@@ -294,11 +294,12 @@ def test_without_an_environment_of_the_peers_only_shoal_takes_part(
 ) -> None:
     monkeypatch.delenv("SHOAL_PEERS_PYTHON", raising=False)
     monkeypatch.setattr("benchmarks.peers.tabular.environments.BUILT", tmp_path / "nowhere")
-    found = find_environments(["shoal", "linear"], None)
+    found = find_environments(["shoal", "linear"])
     assert list(found.present) == ["shoal"]
     assert found.absent == {"linear": "the environment of the peers is not built: make peers"}
+    monkeypatch.setenv("SHOAL_PEERS_PYTHON", str(tmp_path / "nowhere"))
     with pytest.raises(FileNotFoundError, match="Build it with: make peers"):
-        find_environments(["linear"], tmp_path / "nowhere")
+        find_environments(["linear"])
 
 
 @pytest.mark.parametrize(

@@ -38,9 +38,7 @@ def tabular_budgets(
     contenders: tuple[str, ...] = (OURS,),
     only: tuple[str, ...] = (),
     held_out: bool = False,
-    cores: int = 2,
     again: tuple[str, ...] = (),
-    peers_python: Path | None = None,
     out: Path,
 ) -> Result:
     """Real tables: Shoal's loss against the seconds it is given. Shares its fits with `tabular`.
@@ -51,15 +49,13 @@ def tabular_budgets(
     contenders: As of `tabular`.
     only: Names of tables.
     held_out: Only the tables that no choice may look at, instead of the others.
-    cores: Cores for each fit.
     again: Contenders to measure again, or `failed` for what failed.
-    peers_python: Python of the peers; none: SHOAL_PEERS_PYTHON, or .venv-peers/bin/python here.
     """
     check_again(again)
     folder, budgets = tables or find("tables"), tuple(sorted(budgets))
     names = tabular_data.names(folder, only, held_out)
-    environments = find_environments(contenders, peers_python)
-    run = Run(environments, splits, cores, out)
+    environments = find_environments(contenders)
+    run = Run(environments, splits, out)
     entries = run.measure("tabular-budgets", [tabular_data.load(folder, name) for name in names], budgets, again)
     curves = curves_of(names, list(environments.present), budgets, entries)
     data = {"tables": names, "budgets": budgets, "fits": entries, "packages": environments.packages()}

@@ -50,12 +50,13 @@ class Environments:
         return {"shoal" if name == OURS else "peers": one.versions for name, one in self.present.items()}
 
 
-def find_environments(contenders: Iterable[str], peers_python: Path | None) -> Environments:
+def find_environments(contenders: Iterable[str]) -> Environments:
     """Look for the contenders' packages."""
     contenders = [one_of("--contenders", name, ENTRANTS) for name in dict.fromkeys(contenders)]
-    python = peers_python or Path(os.environ.get(VARIABLE) or BUILT)
-    if not python.exists() and (peers_python or os.environ.get(VARIABLE)):
-        raise MissingFile(f"The Python of the peers, {python}, does not exist. Build it with: make peers")
+    named = os.environ.get(VARIABLE)
+    python = Path(named or BUILT)
+    if named and not python.exists():
+        raise MissingFile(f"{VARIABLE} names {python}, which does not exist. Build it with: make peers")
     peers = Environment.of(python) if python.exists() and any(name != OURS for name in contenders) else None
     ours = Environment.of(Path(sys.executable))
     present, absent = {}, {}

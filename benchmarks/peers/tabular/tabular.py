@@ -10,7 +10,7 @@ from benchmarks.peers.tabular import data as tabular_data
 from benchmarks.peers.tabular.contenders import ENTRANTS
 from benchmarks.peers.tabular.environments import find_environments
 from benchmarks.peers.tabular.report import Report, build_result
-from benchmarks.peers.tabular.runs import Run, check_again
+from benchmarks.peers.tabular.runs import CORES, Run, check_again
 from shoal.datasets import find
 
 MEANT_SECONDS = (30.0, 120.0)  # what the targets speak of
@@ -25,9 +25,7 @@ def tabular(
     contenders: tuple[str, ...] = tuple(ENTRANTS),
     only: tuple[str, ...] = (),
     held_out: bool | None = None,
-    cores: int = 2,
     again: tuple[str, ...] = (),
-    peers_python: Path | None = None,
     out: Path,
 ) -> Result:
     """Real tables: Shoal against AutoGluon, CatBoost, LightGBM, RealMLP, TabM and others in the same seconds.
@@ -41,21 +39,19 @@ def tabular(
     contenders: Who takes part.
     only: Names of tables.
     held_out: Only the third of the tables that no choice may look at, or only the others.
-    cores: Cores for each fit.
     again: Contenders to measure again, or `failed` for what failed.
-    peers_python: Python of the peers; none: SHOAL_PEERS_PYTHON, or .venv-peers/bin/python here.
     """
     check_again(again)
     folder = tables or find("tables")
     names = tabular_data.names(folder, only, held_out)
-    environments = find_environments(contenders, peers_python)
-    run = Run(environments, splits, cores, out)
+    environments = find_environments(contenders)
+    run = Run(environments, splits, out)
     datasets = [tabular_data.load(folder, name) for name in names]
     entries = run.measure("tabular", datasets, [seconds], again)
     report = Report([data.described() for data in datasets], list(environments.present), entries)
     whole = names == tabular_data.names(folder) and set(environments.present) == set(ENTRANTS)
     complete = whole and splits >= 2 and seconds in MEANT_SECONDS
-    title = f"Real tables: {seconds:g} seconds a fit, {cores} cores"
+    title = f"Real tables: {seconds:g} seconds a fit, {CORES} cores"
     result = build_result(title, report, complete, [*run.notes(entries), *explanations(splits)])
     result.data["packages"] = environments.packages()
     return result
