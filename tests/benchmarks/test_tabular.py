@@ -135,6 +135,7 @@ def test_ranks_by_hand() -> None:
     assert found.ratio("shoal", "forest") == pytest.approx((2 * 5 / 6 * 2) ** (1 / 3))
     assert found.ratio("shoal", "linear") == pytest.approx((2 / 3) ** 0.5)  # without the table where linear failed
     assert found.behind("shoal") == pytest.approx([2, 1, 2])
+    assert found.behind("forest") == pytest.approx([0.5, 1.2, 0.5])
     assert found.behind("linear").tolist()[2] == np.inf
 
 

@@ -21,8 +21,6 @@ class AutoGluon:
         for name in LIBRARIES:
             importlib.import_module(name)
         self.kind = importlib.import_module("autogluon.tabular").TabularPredictor
-        if self.preset == "best_quality":  # which trains its folds with Ray
-            importlib.import_module("ray").init(num_cpus=self.cores, include_dashboard=False, log_to_driver=False)
 
     def fit(self, X: Any, y: np.ndarray) -> AutoGluon:
         classes = len(np.unique(y))
