@@ -6,7 +6,7 @@ SOURCES := $(shell find src CMakeLists.txt pyproject.toml constraints.txt -type 
 KERNEL := $(shell find src/shoal/population/native -type f -name '*.?pp')
 PIP := $(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt
 
-.PHONY: demo check test suite lint docs bench bench-quick sanitize wheel test-aarch64 clean
+.PHONY: demo check test suite lint docs bench bench-quick sanitize wheel test-aarch64 peers clean
 
 demo: $(VENV)/.demo
 	$(BIN)/shoal search --demo
@@ -52,6 +52,19 @@ wheel: $(VENV)/.test
 test-aarch64: $(VENV)/.test
 	$(PIP) nanobind
 	sh tools/aarch64.sh $(BIN)/python
+
+# The environment of the peers of `python -m benchmarks tabular`, about 3 GB. PEERS=FOLDER builds it elsewhere.
+# On Linux, pip's usual PyTorch contains CUDA. To get the smaller CPU build, set PIP_EXTRA_INDEX_URL to its index.
+PEERS ?= .venv-peers
+peers: $(PEERS)/.made
+
+$(PEERS)/.made: benchmarks/peers/tabular/requirements.txt constraints.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --disable-pip-version-check -q --upgrade pip
+	$(PEERS)/bin/python -m pip install --disable-pip-version-check -q -c constraints.txt -r $<
+	@# Only the part of fastai for pictures needs torchvision, whose usual build fails next to a CPU build of PyTorch.
+	$(PEERS)/bin/python -c "import torchvision" 2>/dev/null || $(PEERS)/bin/python -m pip uninstall -q -y torchvision
+	touch $@
 
 clean:
 	rm -rf build dist $(VENV) shoal-runs

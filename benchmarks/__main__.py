@@ -23,6 +23,7 @@ MODULES = {
     "ranks": "papers.mpi_fashion_mnist.ranks",
     "shapes": "peers.shapes",
     "tabular": "peers.tabular.tabular",
+    "tabular-budgets": "peers.tabular.budgets",
     "gridsearch": "peers.gridsearch",
     "kernel": "engine.kernel",
     "limits": "engine.limits",

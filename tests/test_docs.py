@@ -102,7 +102,7 @@ def test_every_result_says_when_where_and_by_which_code_it_was_measured(path):
     assert result["command"]
     assert result["machine"]["date"]
     assert result["machine"]["cpu"]
-    assert commit_of(result) or path.stem == "tabular"  # which is being measured again
+    assert commit_of(result)
 
 
 def test_the_page_of_benchmarks_marks_what_was_scaled_and_names_commits():

@@ -52,7 +52,7 @@ def describe() -> dict[str, Any]:
         "versions": {
             "python": platform.python_version(),
             "shoal": __version__,
-            **{name: version(name) for name in ("numpy", "scikit-learn", "torch", "jax", "mapie", "pytabkit")},
+            **{name: version(name) for name in ("numpy", "scikit-learn", "torch", "jax", "mapie")},
         },
     }
 

@@ -6,11 +6,12 @@ A test holds this: every peer, from the same initial weights and the same order 
 from __future__ import annotations
 
 import importlib
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from benchmarks.harness.problems import Problem
+if TYPE_CHECKING:  # the peers of searches share this package, and run where Shoal is not installed
+    from benchmarks.harness.problems import Problem
 
 Weights = list[tuple[np.ndarray, np.ndarray]]
 

@@ -218,11 +218,16 @@ def score_of(model: Any, case: Case, X: Any, y: np.ndarray) -> tuple[float, floa
             "log_loss": -float(log_loss.score(task, answers, truth, even)), "best_log_loss": min(others),
             "untempered_log_loss": -float(log_loss.score(task, task.temper(answers, 1 / used), truth, even)),
         }  # fmt: skip
-    error = float(rows.std() / np.sqrt(len(truth)))
-    if case.scoring == "accuracy":  # no mistake among 40 rows does not mean that there are none
+    return float(rows.mean()), standard_error(rows, case.scoring), losses
+
+
+def standard_error(rows: np.ndarray, scoring: str) -> float:
+    """Of the mean over rows."""
+    error = float(rows.std() / np.sqrt(len(rows)))
+    if scoring == "accuracy":  # no mistake among 40 rows does not mean that there are none
         share = (rows.sum() + 2) / (len(rows) + 4)
         error = max(error, float(np.sqrt(share * (1 - share) / (len(rows) + 4))))
-    return float(rows.mean()), error, losses
+    return error
 
 
 # ---- all cases ----

@@ -1,13 +1,13 @@
-"""The tables of the benchmark of searches, and its peers: they are strong, and they end on time."""
+"""The peers of the benchmark of searches: they are strong, and they end on time."""
 
 from __future__ import annotations
 
 import itertools
-import json
 import signal
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -19,66 +19,15 @@ from sklearn.base import BaseEstimator
 from support.waiting import wait_until
 from threadpoolctl import threadpool_limits
 
-from benchmarks.peers.tabular import data as tabular_data
 from benchmarks.peers.tabular import fit as tabular_fit
-from benchmarks.peers.tabular import peers as tabular_peers
-from benchmarks.peers.tabular.search import FOLDS, TimedSearch, log_loss, outputs, r_squared
+from benchmarks.peers.tabular import scikit
+from benchmarks.peers.tabular.child import LAST_LINE, read, with_categories
+from benchmarks.peers.tabular.contenders import ENTRANTS
+from benchmarks.peers.tabular.data import Dataset
+from benchmarks.peers.tabular.search import FOLDS, TimedSearch, folds, log_loss, outputs, r_squared
 
 pandas = pytest.importorskip("pandas")
-SEARCHES = ("mlp", "forest", "boosting", "linear")
-
-
-def load(name: str) -> tabular_data.Dataset:
-    try:
-        return tabular_data.load(name)
-    except FileNotFoundError:
-        pytest.skip(f"the file of {name} is not on this machine")
-
-
-# ---- the tables ----
-
-
-@pytest.mark.parametrize("name", tabular_data.SOURCES)
-def test_tables_are_numbers_and_categories(name: str) -> None:
-    data = load(name)
-    kinds = {str(kind) for kind in data.X.dtypes}
-    assert kinds <= {"float64", "category"}
-    assert len(data.X) == len(data.y) > 100
-    assert not pandas.isna(data.y).any()
-    if data.task == "regression":
-        assert data.y.dtype == float
-    assert not any(data.X[column].equals(pandas.Series(data.y)) for column in data.X)  # the target is not among them
-
-
-def test_tables_are_what_their_description_says() -> None:
-    shapes = {"german": (1000, 20), "pima": (768, 8), "breast-cancer": (286, 9), "winequality-red": (1599, 11)}
-    for name, shape in shapes.items():
-        assert load(name).X.shape == shape
-    assert load("breast-cancer").categories == 8
-    assert load("german").categories == 13
-    assert set(np.unique(load("breast-cancer").y)) == {"no-recurrence-events", "recurrence-events"}  # quotes are gone
-    assert load("pima").missing > 0.1  # zeros stand for missing
-
-
-def test_horse_colic_has_no_column_that_gives_the_answer_away() -> None:
-    data = load("horse-colic")
-    assert data.X.shape == (300, 22)
-    assert 0.2 < data.missing < 0.4
-    assert sorted(np.unique(data.y, return_counts=True)[1]) == [109, 191]
-    for column in ("column 3", "column 23", "column 24", "column 25", "column 26", "column 27"):
-        assert column not in data.X
-
-
-def test_outer_folds_are_the_same_for_all_and_stratified() -> None:
-    y = np.repeat([0, 1, 2], [60, 30, 9])
-    folds = tabular_data.folds("classification", y, 3, seed=0)
-    again = tabular_data.folds("classification", y, 3, seed=0)
-    for (train, test), (_, same) in zip(folds, again, strict=True):
-        assert not set(train) & set(test)
-        assert np.bincount(y[test]).tolist() == [20, 10, 3]
-        np.testing.assert_array_equal(test, same)
-    assert sorted(np.concatenate([test for _, test in folds])) == list(range(99))
-    assert np.any(np.diff(tabular_data.folds("regression", np.arange(9.0), 3, seed=0)[0][1]) != 1)  # shuffled
+SEARCHES = ("forest", "boosting", "linear")
 
 
 # ---- scores ----
@@ -90,24 +39,68 @@ def test_log_loss_is_that_of_scikit_learn() -> None:
 
     generator = np.random.default_rng(0)
     found, y = generator.dirichlet(np.ones(3), 50), generator.integers(0, 3, 50)
-    assert log_loss(found, y, np.arange(3)) == pytest.approx(expected(y, found), abs=1e-5)
-    assert log_loss(np.eye(2)[[0]], np.array([1]), np.arange(2)) == pytest.approx(-np.log(1e-7), abs=1e-6)
+    assert log_loss(found, y) == pytest.approx(expected(y, found), abs=1e-5)
+    assert log_loss(np.eye(2)[[0]], np.array([1])) == pytest.approx(-np.log(1e-7), abs=1e-6)
     assert r_squared(found[:, 0], found[:, 1]) == pytest.approx(r2_score(found[:, 1], found[:, 0]))
 
 
 def test_outputs_have_a_column_for_each_class() -> None:
     class Model:
-        classes_ = np.array(["a", "c"])
+        classes_ = np.array([0, 2])
 
         def predict_proba(self, X: Any) -> np.ndarray:
             return np.array([[0.3, 0.7]])
 
-    np.testing.assert_array_equal(outputs(Model(), None, np.array(["a", "b", "c"])), [[0.3, 0.0, 0.7]])
+    np.testing.assert_array_equal(outputs(Model(), [[0]], 3), [[0.3, 0.0, 0.7]])
+
+
+def table(y: list[float], task: str = "regression") -> Dataset:
+    return Dataset("t", task, pandas.DataFrame({"a": np.arange(len(y))}), np.array(y))
+
+
+def test_losses_and_scores() -> None:
+    found = tabular_fit.scores(table([0.0, 2.0, 4.0, 6.0]), np.array([1.0, 3.0]), np.array([0, 1]), None)
+    assert found == {"loss": pytest.approx(1 / np.std([0, 2, 4, 6])), "score": 0, "test_rows": 2}
+    found = tabular_fit.scores(table([0, 1, 1], "classification"), np.array([[0.2, 0.8]]), np.array([1]), None)
+    assert found == {"loss": pytest.approx(-np.log(0.8)), "score": 1, "test_rows": 1}
 
 
 def test_predictions_that_are_no_numbers_are_a_failure() -> None:
-    with pytest.raises(ValueError, match="1 of 2 predictions are not finite"):
-        tabular_fit.scores(np.array([np.nan, 1.0]), np.zeros(2), None)
+    found = tabular_fit.scores(table([1.0, 2.0]), np.array([np.nan, 1.0]), np.arange(2), None)
+    assert found == {"error": "1 of 2 predictions are not finite"}
+
+
+@pytest.mark.parametrize(("low", "high", "inside", "covered"), [
+    (0.7, 0.8, True, True), (0.78, 0.88, False, True), (0.98, 0.99, False, False),
+])  # fmt: skip
+def test_whether_the_honest_interval_holds(low: float, high: float, inside: bool, covered: bool) -> None:
+    y = np.tile([0, 1], 50)
+    answers = np.eye(2)[np.where(np.arange(100) < 75, y, 1 - y)]  # 75 of 100 are right
+    honest = {"metric": "accuracy", "corrected": (low + high) / 2, "low": low, "high": high}
+    found = tabular_fit.holds(table(list(y), "classification"), answers, y, honest)
+    assert found == {"inside": inside, "covered": covered}
+
+
+def test_inner_folds_keep_classes_and_take_rare_ones() -> None:
+    y = np.repeat([0, 1, 2], [60, 30, 5])
+    parts = folds(y, 3, 0)
+    assert [np.bincount(y[valid]).tolist() for _, valid in parts] == [[12, 6, 1]] * FOLDS
+    assert sorted(np.concatenate([valid for _, valid in parts])) == list(range(95))
+    assert len(folds(np.repeat([0, 1], [30, 1]), 2, 0)) == 2
+    assert np.any(np.diff(folds(np.arange(20.0), 0, 0)[0][1]) != 1)  # shuffled
+
+
+def test_a_table_arrives_as_it_was_sent(tmp_path: Path) -> None:
+    whole = pandas.DataFrame({"[a]": [1 / 3, np.nan, 1e-300], "b": [1, 2, 3], "c": ["x, y", None, '"01"']})
+    for name, part in (("train", whole), ("test", whole[::-1])):
+        part.to_csv(tmp_path / f"{name}.csv", header=False, index=False)
+    kinds = ["float64", "int64", "str"]
+    train, test = read(tmp_path, list(whole), kinds)
+    pandas.testing.assert_frame_equal(train, whole, check_dtype=False)
+    assert test["c"].iloc[0] == '"01"'
+    train, test = with_categories(train, test)
+    assert list(train) == ["column0", "column1", "column2"]
+    assert train["column2"].dtype == test["column2"].dtype == "category"
 
 
 # ---- the search of the peers ----
@@ -219,17 +212,17 @@ def mixed_table(rows: int = 90, seed: int = 0) -> tuple[Any, np.ndarray]:
 @pytest.mark.parametrize("name", SEARCHES)
 def test_candidates_take_categories_and_missing_values(name: str, task: str) -> None:
     X, target = mixed_table()
-    classes = np.array([0, 1]) if task == "classification" else None
+    classes = 2 if task == "classification" else 0
     y = (target > 0.3).astype(int) if task == "classification" else target
     new = X[:3].copy()
     new["category"] = pandas.Categorical(["never seen before"] * 3, dtype=X["category"].dtype)
     scores = []
-    for model, _ in itertools.islice(getattr(tabular_peers, name)(task, 0), 3):
+    for model, _ in itertools.islice(getattr(scikit, name)(task, 0), 3):
         with warnings.catch_warnings(), threadpool_limits(1):
             warnings.simplefilter("ignore")  # some of the drawn ones do not converge
             found = outputs(model.fit(X, y), X, classes)
             assert np.isfinite(outputs(model, new, classes)).all()
-        scores.append(r_squared(found, y) if classes is None else (found.argmax(1) == y).mean())
+        scores.append((found.argmax(1) == y).mean() if classes else r_squared(found, y))
     assert max(scores) > 0.75  # of the rows it was fitted on
 
 
@@ -237,7 +230,7 @@ def test_candidates_take_categories_and_missing_values(name: str, task: str) -> 
 def test_the_first_candidate_is_the_default_of_the_library(name: str) -> None:
     from sklearn.base import clone
 
-    (model, parameters), *others = itertools.islice(getattr(tabular_peers, name)("classification", 3), 4)
+    (model, parameters), *others = itertools.islice(getattr(scikit, name)("classification", 3), 4)
     final = model.named_steps["model"]
     defaults = type(final)().get_params()
     changed = {key for key, value in final.get_params().items() if value != defaults[key]}
@@ -249,39 +242,52 @@ def test_the_first_candidate_is_the_default_of_the_library(name: str) -> None:
         }
 
 
-def test_all_peers_but_the_threaded_ones_have_a_thread_for_each_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: dict[str, str] = {}
+def job(contender: str, seconds: float = 1.0) -> dict[str, Any]:
+    return {"contender": contender, "split": 0, "seconds": seconds, "cores": 2}
+
+
+def test_searches_have_a_thread_for_each_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
 
     class Popen:
         returncode = 0
 
         def __init__(self, command: list[str], env: dict[str, str], **_: Any) -> None:
-            seen[json.loads(command[-1])["contender"]] = env["OMP_NUM_THREADS"] + env["SHOAL_THREADS"]
+            self.folder = Path(command[-1])
+            assert command[0] == "python-of-the-peers"
+            seen.append(env["OMP_NUM_THREADS"] + env["SHOAL_THREADS"])
 
         def communicate(self, timeout: float) -> tuple[str, str]:
-            return f"noise\n{tabular_fit.LAST_LINE}" + '{"r2": 0.5}\n', ""
+            np.save(self.folder / "predictions.npy", np.zeros(2))
+            return f'noise\n{LAST_LINE}{{"fit_seconds": 2.5, "predict_seconds": 0.1, "details": {{}}}}\n', ""
 
     monkeypatch.setattr(tabular_fit.subprocess, "Popen", Popen)
-    for name in tabular_peers.CONTENDERS:
-        assert tabular_fit.run({"contender": name, "threads": 2}, 1) == {"r2": 0.5}
-    assert seen == {**dict.fromkeys(SEARCHES, "11"), "shoal": "22", "realmlp": "22"}
+    for name in ENTRANTS:
+        assert tabular_fit.run("python-of-the-peers", table([0.0] * 3 + [1.0] * 3), job(name))["loss"] > 0
+    assert seen == ["11" if entrant.searched else "22" for entrant in ENTRANTS.values()]
+    late = tabular_fit.run("python-of-the-peers", table([0.0] * 3 + [1.0] * 3), job("tabm", 0.8))
+    assert late["error"] == "took 2 s instead of 0.8 s"
+    assert "loss" not in late
 
 
 def test_a_fit_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     real, started = subprocess.Popen, []
 
     def sleeper(command: list[str], **options: Any) -> Any:
-        started.append(real(["sleep", "600"], **options))
+        started.append(real(["sh", "-c", "setsid sleep 600 & sleep 600"], **options))
         return started[0]
 
     monkeypatch.setattr(tabular_fit.subprocess, "Popen", sleeper)
-    assert tabular_fit.run({"contender": "mlp", "threads": 1}, 0.2) == {"error": "did not end within 0 s"}
+    monkeypatch.setattr(tabular_fit, "BESIDE", 0.2)
+    begun = time.perf_counter()
+    assert tabular_fit.run(sys.executable, table([0.0] * 6), job("linear", 0.1)) == {"error": "did not end within 0 s"}
     assert started[0].returncode == -signal.SIGKILL
+    assert time.perf_counter() - begun < 60  # nothing holds the pipes any more
 
 
 def test_a_fit_ends_with_the_benchmark_that_started_it(tmp_path: Path) -> None:
     """The child of a process that is killed ends itself."""
-    child = "from benchmarks.peers.tabular.fit import end_with_parent; end_with_parent(); import threading; "
+    child = "from benchmarks.peers.tabular.child import end_with_parent; end_with_parent(); import threading; "
     child += f"open({str(tmp_path / 'started')!r}, 'w').close(); threading.Event().wait()"
     parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}], start_new_session=True)"
     process = subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE)

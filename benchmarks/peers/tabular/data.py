@@ -1,111 +1,116 @@
-"""Tables that the search is tried on: scikit-learn's bundled ones, and files that are looked for on this machine."""
+"""A folder of tables, how each is split, and which of them no choice may look at."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from benchmarks.harness.machine import installed
-from shoal.datasets import find
-from shoal.errors import MissingPackage
+from shoal.errors import MissingFile, MissingPackage
 from shoal.validate import one_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
+ENDING = ".csv.gz"
+TARGET = "target"
+MOST_CLASSES = 10  # more different numbers in the target make it a regression, where no index.json says it
+EVERY = 3  # one row of three is a test row, one table of three is held out
+
+# What `is_held_out` says of the tables that Shoal is tuned on. No choice may look at results on these.
+HELD_OUT = (
+    "autompg", "chem-yield", "computers", "concrete", "heart-disease", "hpc", "page-blocks", "penguins", "spam7",
+    "swiss-labor", "tae", "wage",
+)  # fmt: skip
+
 
 class Dataset(NamedTuple):
-    """A table as people have it: numbers and categories, some of them missing."""
+    """A table. Columns of X are numbers, or words; cells may be missing."""
 
     name: str
     task: str  # "classification" or "regression"
     X: pd.DataFrame
-    y: np.ndarray
+    y: np.ndarray  # numbers, or classes from 0
 
     @property
-    def missing(self) -> float:
-        """Share of the cells that are empty."""
-        return float(self.X.isna().to_numpy().mean())
+    def classes(self) -> int:
+        """How many; 0 for a regression."""
+        return int(self.y.max()) + 1 if self.task == "classification" else 0
 
-    @property
-    def categories(self) -> int:
-        """Columns that hold categories."""
-        return int((self.X.dtypes == "category").sum())
-
-
-@dataclass(frozen=True)
-class Bundled:
-    """A set that comes with scikit-learn."""
-
-    loader: str
-    task: str = "classification"
-
-    def load(self) -> tuple[pd.DataFrame, np.ndarray]:
-        from sklearn import datasets
-
-        X, y = getattr(datasets, self.loader)(return_X_y=True, as_frame=True)
-        return X.astype(float), y.to_numpy()
+    def described(self) -> dict[str, Any]:
+        words = sum(not _is_number(self.X[column]) for column in self.X)
+        return {
+            "name": self.name, "task": self.task, "rows": len(self.y), "columns": self.X.shape[1], "words": words,
+            "missing": float(self.X.isna().to_numpy().mean()), "classes": self.classes or None,
+            "held_out": is_held_out(self.name),
+        }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class File:
-    """A CSV file without a header. Columns are counted from 0; those dropped are dropped for every contender."""
+def is_held_out(name: str) -> bool:
+    """Whether a table belongs to the third that is reported separately. Its name alone decides.
 
-    path: str
-    task: str = "classification"
-    target: int = -1
-    drop: Sequence[int] = ()
-    zero_is_missing: Sequence[int] = ()
-    options: dict[str, Any] = field(default_factory=dict)  # for pandas.read_csv
-
-    def load(self) -> tuple[pd.DataFrame, np.ndarray]:
-        import pandas as pd
-
-        table = pd.read_csv(find(self.path), header=None, **self.options)
-        target = self.target % table.shape[1]
-        for column in self.zero_is_missing:
-            table[column] = table[column].mask(table[column] == 0)
-        X = table.drop(columns=[target, *self.drop])
-        for column in X:
-            X[column] = X[column].astype(float if pd.api.types.is_numeric_dtype(X[column]) else "category")
-        return X.rename(columns=lambda column: f"column {column + 1}"), np.asarray(table[target].tolist())
+    >>> is_held_out("wage"), is_held_out("car")
+    (True, False)
+    """
+    return int(hashlib.sha256(name.encode()).hexdigest(), 16) % EVERY == 0
 
 
-# Horse colic: the outcome (column 23) is not known when the question is asked, the kind of the lesion (25 to 27) is the
-# answer, and the hospital number (3) is a name.
-SOURCES: dict[str, Bundled | File] = {
-    "iris": Bundled("load_iris"),
-    "wine": Bundled("load_wine"),
-    "breast-cancer-wisconsin": Bundled("load_breast_cancer"),
-    "digits": Bundled("load_digits"),
-    "german": File("tabular/german.csv"),
-    "pima": File("tabular/pima-indians-diabetes.csv", zero_is_missing=(1, 2, 3, 4, 5)),
-    "horse-colic": File(
-        "tabular/horse-colic.csv", target=23, drop=(2, 22, 24, 25, 26), options={"na_values": "?"}
-    ),
-    "breast-cancer": File("tabular/breast-cancer.csv", options={"quotechar": "'"}),
-    "diabetes": Bundled("load_diabetes", "regression"),
-    "winequality-red": File("tabular/winequality-red.csv", "regression"),
-    "housing": File("tabular/housing.csv", "regression"),
-}  # fmt: skip
+def names(folder: Path, only: Iterable[str] = (), held_out: bool | None = None) -> list[str]:
+    """Tables in a folder: all, or some; those held out, the others, or both."""
+    found = sorted(path.name.removesuffix(ENDING) for path in folder.glob(f"*{ENDING}"))
+    if not found:
+        raise MissingFile(f"{folder} has no files NAME{ENDING}. Name another folder with --tables.")
+    chosen = [one_of("--only", name, found) for name in dict.fromkeys(only)] or found
+    return [name for name in chosen if held_out is None or is_held_out(name) == held_out]
 
 
-def load(name: str) -> Dataset:
-    """One of the sets by its name; FileNotFoundError where its file is nowhere to be found."""
-    one_of("--only", name, SOURCES)
+def load(folder: Path, name: str) -> Dataset:
+    """One table. The index says what its task is, or else the target does."""
     if not installed("pandas"):
         raise MissingPackage("this benchmark needs pandas: pip install pandas", name="pandas")
-    source = SOURCES[name]
-    X, y = source.load()
-    return Dataset(name, source.task, X, y if source.task == "classification" else y.astype(float))
+    import pandas as pd
+
+    table = pd.read_csv(folder / f"{name}{ENDING}")
+    if table.columns[-1] != TARGET:
+        raise ValueError(f"The last column of {name} must be '{TARGET}'. It is '{table.columns[-1]}'.")
+    table = table[table[TARGET].notna()].reset_index(drop=True)
+    X, target = table.drop(columns=TARGET), table[TARGET]
+    for column in X:
+        if not _is_number(X[column]):
+            X[column] = X[column].map(str, na_action="ignore").astype(object)
+    task = _tasks(folder).get(name) or _guessed_task(target)
+    y = np.unique(target.to_numpy(), return_inverse=True)[1] if task == "classification" else target.to_numpy(float)
+    return Dataset(name, task, X, y)
 
 
-def folds(task: str, y: np.ndarray, count: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """(train, test) rows, shuffled; every class in every fold as often as it can be."""
-    from sklearn.model_selection import KFold, StratifiedKFold
+def split(data: Dataset, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows to train on and to test on, 67 to 33, in random order. Classes keep their shares.
 
-    kind = StratifiedKFold if task == "classification" else KFold
-    return list(kind(count, shuffle=True, random_state=seed).split(np.zeros((len(y), 1)), y))
+    A class of one or two rows is in the training rows only.
+    """
+    order = np.random.default_rng(seed).permutation(len(data.y))
+    groups = data.y[order] if data.task == "classification" else np.zeros(len(order))
+    is_test = np.zeros(len(order), bool)
+    for group in np.unique(groups):
+        is_test[np.flatnonzero(groups == group)[EVERY - 1 :: EVERY]] = True
+    return order[~is_test], order[is_test]
+
+
+def _tasks(folder: Path) -> dict[str, str]:
+    index = folder / "index.json"
+    return {entry["name"]: entry["task"] for entry in json.loads(index.read_text())} if index.exists() else {}
+
+
+def _guessed_task(target: pd.Series[Any]) -> str:
+    return "regression" if _is_number(target) and target.nunique() > MOST_CLASSES else "classification"
+
+
+def _is_number(column: pd.Series[Any]) -> bool:
+    import pandas as pd
+
+    return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)

@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.peers.tabular.data import folds
-
 FOLDS = 5
 LEAST_PROBABILITY = 1e-7
 Candidate = tuple[Any, dict[str, Any]]  # an estimator, and the parameters in which it differs from the first one
@@ -67,12 +65,12 @@ class TimedSearch:
         }  # fmt: skip
         return self
 
-    def predict(self, X: Any, classes: np.ndarray | None) -> np.ndarray:
+    def predict(self, X: Any, classes: int) -> np.ndarray:
         return outputs(self.model_, X, classes)
 
     def _search(self, X: Any, y: np.ndarray, begun: float) -> list[Trial]:
-        classes = np.unique(y) if self.task == "classification" else None
-        inner = folds(self.task, y, _fold_count(y, classes), self.seed)
+        classes = int(y.max()) + 1 if self.task == "classification" else 0
+        inner = folds(y, classes, self.seed)
         answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
         trials: list[Trial] = []
         tasks = self._tasks(trials, len(inner))
@@ -122,25 +120,24 @@ class Trial:
         return float(self.scores.mean())
 
 
-def outputs(model: Any, X: Any, classes: np.ndarray | None) -> np.ndarray:
-    """Values, or probabilities of all classes in their order: zero for those that the model has never seen."""
-    if classes is None:
+def outputs(model: Any, X: Any, classes: int) -> np.ndarray:
+    """Values; or probabilities of so many classes, zero for those that the model has never seen."""
+    if not classes:
         return np.asarray(model.predict(X), dtype=float).ravel()
-    known = np.asarray(model.predict_proba(X), dtype=float)
-    found = np.zeros((len(known), len(classes)))
-    found[:, np.searchsorted(classes, model.classes_)] = known
+    found = np.zeros((len(X), classes))
+    found[:, np.asarray(model.classes_, dtype=int)] = model.predict_proba(X)
     return found
 
 
-def log_loss(probabilities: np.ndarray, y: np.ndarray, classes: np.ndarray) -> float:
+def log_loss(probabilities: np.ndarray, y: np.ndarray) -> float:
     """Mean negative logarithm of the probability of what happened; 1e-7 at least, so that one surprise is not all.
 
-    >>> round(log_loss(np.array([[0.5, 0.5], [1.0, 0.0]]), np.array([1, 0]), np.array([0, 1])), 4)
+    >>> round(log_loss(np.array([[0.5, 0.5], [1.0, 0.0]]), np.array([1, 0])), 4)
     0.3466
     """
     clipped = np.clip(probabilities, LEAST_PROBABILITY, 1.0)
     clipped = clipped / clipped.sum(axis=1, keepdims=True)
-    return float(-np.log(clipped[np.arange(len(y)), np.searchsorted(classes, y)]).mean())
+    return float(-np.log(clipped[np.arange(len(y)), y]).mean())
 
 
 def r_squared(values: np.ndarray, y: np.ndarray) -> float:
@@ -151,10 +148,17 @@ def r_squared(values: np.ndarray, y: np.ndarray) -> float:
     return float(1.0 - ((y - values) ** 2).sum() / ((y - y.mean()) ** 2).sum())
 
 
-def _fold_count(y: np.ndarray, classes: np.ndarray | None) -> int:
-    if classes is None:
-        return FOLDS
-    return max(2, min(FOLDS, int(np.unique(y, return_counts=True)[1].min())))
+def folds(y: np.ndarray, classes: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """(train, valid) rows, shuffled; every class in every fold as often as it can be."""
+    from sklearn.model_selection import KFold, StratifiedKFold
+
+    count = FOLDS
+    if classes:
+        count = max(2, min(FOLDS, int(np.unique(y, return_counts=True)[1].min())))
+    kind = StratifiedKFold if classes else KFold
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a class with one row
+        return list(kind(count, shuffle=True, random_state=seed).split(np.zeros((len(y), 1)), y))
 
 
 def _refit_seconds(trials: list[Trial]) -> float:
@@ -196,7 +200,7 @@ def _start_worker() -> None:
 
 
 def _evaluate(
-    at: tuple[int, int], model: Any, X: Any, y: np.ndarray, train: np.ndarray, valid: np.ndarray, classes: Any
+    at: tuple[int, int], model: Any, X: Any, y: np.ndarray, train: np.ndarray, valid: np.ndarray, classes: int
 ) -> tuple[int, int, float, float]:
     """Score of one candidate on one fold, and the seconds of its fit; the lowest score if it fails."""
     begun = time.perf_counter()
@@ -204,7 +208,7 @@ def _evaluate(
         model.fit(X.iloc[train], y[train])
         seconds = time.perf_counter() - begun
         found = outputs(model, X.iloc[valid], classes)
-        score = r_squared(found, y[valid]) if classes is None else -log_loss(found, y[valid], classes)
+        score = -log_loss(found, y[valid]) if classes else r_squared(found, y[valid])
     except (ValueError, FloatingPointError, np.linalg.LinAlgError):  # a candidate that diverged
         return (*at, -np.inf, time.perf_counter() - begun)
     return (*at, score if np.isfinite(score) else -np.inf, seconds)
