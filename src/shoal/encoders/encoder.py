@@ -87,7 +87,9 @@ class Encoder:
 
     def has(self, encoding: str) -> bool:
         """Whether there is such an encoding: all but the plain one need numbers, and steps need thresholds."""
-        return encoding == "plain" or bool(len(self.scaling.step_column if encoding == "steps" else self.scaling.centre))
+        return encoding == "plain" or bool(
+            len(self.scaling.step_column if encoding == "steps" else self.scaling.centre)
+        )
 
     def width(self, encoding: str) -> int:
         """Columns of one encoding."""
@@ -98,9 +100,14 @@ class Encoder:
         table = self.schema.check(table)
         numbers = numbers_of(self.columns, table)
         first: np.ndarray | None = None  # inputs are the same in every encoding
-        for encoding, matrix in out.items():
-            at = self.scaling.width(encoding)
-            self.scaling.write(encoding, numbers, matrix[:, :at])
+        for encoding in sorted(out, key=ENCODINGS.index):
+            matrix, at = out[encoding], self.scaling.width(encoding)
+            if encoding == "steps" and "quantile" in out:  # which was written before
+                d = numbers.shape[1]
+                matrix[:, :d] = out["quantile"][:, :d]
+                self.scaling.write_steps(numbers, matrix[:, d:at])
+            else:
+                self.scaling.write(encoding, numbers, matrix[:, :at])
             inputs = matrix[:, at : at + self.inputs]
             if first is None:
                 self._write_inputs(table, inputs)

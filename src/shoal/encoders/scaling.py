@@ -74,7 +74,9 @@ class NumberScaling:
             levels[j] = _levels(edges[j], offset[j], column[places], weight[places])
         return NumberScaling(centre, scale, edges, offset, levels)
 
-    def with_steps(self, values: np.ndarray, weight: np.ndarray, column: np.ndarray, above: np.ndarray) -> NumberScaling:
+    def with_steps(
+        self, values: np.ndarray, weight: np.ndarray, column: np.ndarray, above: np.ndarray
+    ) -> NumberScaling:
         """The same with thresholds (steps,) of these columns (steps,), fitted on values (n, d) and weight (n,)."""
         chosen, used = values[:, column], weight > 0
         known = ~np.isnan(chosen[used])
@@ -110,6 +112,12 @@ class NumberScaling:
         return np.divide(1.0, self.scale, out=np.zeros_like(self.scale), where=self.scale > SMALLEST_SCALE)
 
     @cached_property
+    def _slopes(self) -> tuple[np.ndarray, np.ndarray]:
+        """(d, bins) 1 / length of each bin, 0 for one without length; and how far "quantile" rises in it."""
+        length = np.diff(self.edges)
+        return np.divide(1.0, length, out=np.zeros_like(length), where=length > SMALLEST_SCALE), np.diff(self.levels)
+
+    @cached_property
     def _bins(self) -> _Bins:
         length = np.diff(self.edges)
         column, place = np.nonzero(length > SMALLEST_SCALE)
@@ -132,6 +140,10 @@ class NumberScaling:
         """(n, columns) float32: for each bin between two quantiles, the part of it below x (0 to 1), less its mean."""
         return self._made("piecewise", values)
 
+    def quantile(self, values: np.ndarray) -> np.ndarray:
+        """(n, d) float32: the quantile of a normal distribution that corresponds to x, less its mean."""
+        return self._made("quantile", values)
+
     def _made(self, encoding: str, values: np.ndarray) -> np.ndarray:
         out = np.empty((len(values), self.width(encoding)), dtype=np.float32)
         self.write(encoding, values, out)
@@ -151,15 +163,25 @@ class NumberScaling:
         out[:] = part
 
     def _write_quantile(self, values: np.ndarray, out: np.ndarray) -> None:
-        for j in range(values.shape[1]):
-            column = values[:, j]
-            out[:, j] = np.where(np.isnan(column), 0.0, np.interp(column, self.edges[j], self.levels[j]))
+        inverse, rise = self._slopes
+        column = np.arange(values.shape[1])
+        above = values > self.edges.T[:, None, :]  # (bins + 1, n, d)
+        passed = above.view(np.uint8).sum(axis=0, dtype=np.uint8).astype(np.intp)
+        bin_of = np.clip(passed - 1, 0, inverse.shape[1] - 1)
+        part = np.clip((values - self.edges[column, bin_of]) * inverse[column, bin_of], 0.0, 1.0)
+        found = self.levels[column, bin_of] + part * rise[column, bin_of]
+        found[np.isnan(values)] = 0.0
+        out[:] = found
 
     def _write_steps(self, values: np.ndarray, out: np.ndarray) -> None:
         d = values.shape[1]
         self._write_quantile(values, out[:, :d])
+        self.write_steps(values, out[:, d:])
+
+    def write_steps(self, values: np.ndarray, out: np.ndarray) -> None:
+        """Fill out (n, steps) with the columns that "steps" has beside those of "quantile"."""
         chosen = values[:, self.step_column]
-        out[:, d:] = np.where(np.isnan(chosen), 0.0, (chosen > self.step_above) - self.step_offset)
+        out[:] = np.where(np.isnan(chosen), 0.0, (chosen > self.step_above) - self.step_offset)
 
 
 @dataclass(frozen=True, eq=False)

@@ -76,6 +76,8 @@ def find_thresholds(
         rows = rows[np.linspace(0, len(rows) - 1, most_rows).astype(np.int64)]
     weight = weight[rows] * (len(rows) / weight[rows].sum())
     binned = Binned.of(columns[rows], weight)
+    if not numbers or not np.isfinite(binned.thresholds[:numbers]).any():
+        return np.empty(0, dtype=np.int64), np.empty(0)
     gains = boosted_gains(binned, target[rows], weight)[:numbers]
     order = np.argsort(-gains, axis=None, kind="stable")
     chosen = np.sort(order[: min(MOST_STEPS, len(rows) // ROWS_PER_STEP)])

@@ -47,11 +47,17 @@ class Space:
     most_epochs: int = 0
 
     def with_longer_training(self) -> Space:
-        """Twice the longest epochs in place of the shortest; the same space, where that is not allowed."""
-        epochs = sorted(set(self.choices.get("epochs", [])))
-        if not epochs or 2 * epochs[-1] > self.most_epochs:
+        """The longest epochs and twice as many; the same space, where so many are not allowed."""
+        longest = self.longest_epochs
+        if longest is None or 2 * longest > self.most_epochs:
             return self
-        return replace(self, choices={**self.choices, "epochs": [*epochs[len(epochs) > 2 :], 2 * epochs[-1]]})
+        return replace(self, choices={**self.choices, "epochs": [longest, 2 * longest]})
+
+    @property
+    def longest_epochs(self) -> int | None:
+        """None, where epochs are no list to choose from."""
+        epochs = self.choices.get("epochs")
+        return max(epochs) if isinstance(epochs, list) else None
 
     def sample(self, count: int, generator: np.random.Generator) -> list[Recipe]:
         return [self.make({name: draw_value(name, value, generator) for name, value in self.choices.items()},

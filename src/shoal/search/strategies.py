@@ -164,10 +164,10 @@ class Halving(Random):
 
     def _longest_pays(self, best: Sequence[Candidate]) -> bool:
         """Whether most of the best recipes have the most epochs that the space has."""
-        epochs = self.space.choices.get("epochs")
-        if not isinstance(epochs, list) or len(best) < self.parents:
+        longest = self.space.longest_epochs
+        if longest is None or len(best) < self.parents:
             return False
-        return sum(one.target >= max(epochs) for one in best) > SHARE_OF_LONGEST * len(best)
+        return sum(one.target >= longest for one in best) > SHARE_OF_LONGEST * len(best)
 
     def _child(self, best: Sequence[Candidate]) -> list[Recipe]:
         """A new child of two of the best; none, where all that were tried are known already."""

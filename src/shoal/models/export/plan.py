@@ -229,7 +229,9 @@ def _pieces(
 ) -> tuple[Pieces, list[list[int]], list[list[int]]]:
     """The pieces in a layout with room for every fold, and the places of each fold's bins and steps in it."""
     scalings = [encoder.scaling for encoder in encoders]
-    of_bins = [np.array(mine, np.int64)[scaling.columns("piecewise")] for mine, scaling in zip(columns, scalings, strict=True)]
+    of_bins = [
+        np.array(mine, np.int64)[scaling.columns("piecewise")] for mine, scaling in zip(columns, scalings, strict=True)
+    ]
     of_steps = [np.array(mine, np.int64)[scaling.step_column] for mine, scaling in zip(columns, scalings, strict=True)]
     most_bins = np.max([np.bincount(owner, minlength=width) for owner in of_bins], axis=0).clip(min=1)
     most_steps = np.max([np.bincount(owner, minlength=width) for owner in of_steps], axis=0)
