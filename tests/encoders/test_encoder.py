@@ -28,13 +28,20 @@ def same(one, two):
 def fitted(given=None, weight=None):
     table = Table.of(given or columns())
     schema = Schema.of(Table.of(columns()))
-    return Encoder.fit(schema, table, np.ones(len(table)) if weight is None else weight), table
+    weight = np.ones(len(table)) if weight is None else weight
+    return Encoder.fit_many(schema, table, [weight], _target(table))[0], table
+
+
+def _target(table):
+    """Numbers that thresholds of the columns tell apart, the same for equal rows."""
+    size, count = (np.nan_to_num(table.cells(name).values) for name in ("size", "count"))
+    return ((size > 0.3) + 0.5 * (count > 3)).astype(float)[:, None]
 
 
 def test_matrices_are_dense_finite_and_named():
     encoder, table = fitted()
     made = encoder.transform(table)
-    assert list(made) == ["plain", "piecewise"]
+    assert list(made) == ["plain", "piecewise", "quantile", "steps"]
     for matrix in made.values():
         assert matrix.dtype == np.float32
         assert matrix.flags.c_contiguous
@@ -42,7 +49,8 @@ def test_matrices_are_dense_finite_and_named():
     assert made["plain"].shape == (ROWS, len(encoder.feature_names))
     assert len(set(encoder.feature_names)) == len(encoder.feature_names)
     rest = len(encoder.feature_names) - len(encoder.number_names)
-    assert np.array_equal(made["plain"][:, -rest:], made["piecewise"][:, -rest:])
+    for matrix in made.values():
+        assert np.array_equal(made["plain"][:, -rest:], matrix[:, -rest:])
     assert list(encoder.transform(table, encodings=("plain",))) == ["plain"]
 
 

@@ -161,7 +161,7 @@ def test_an_encoder_of_the_users_own_is_taken_where_a_kind_is():
     assert one.feature_names == ["size", "wind: from mean", "side = r, not l", "wind: sine", "wind: cosine"]
     made = one.transform(table)
     assert made["plain"][:4, 3:] == pytest.approx(np.array([[0, 1], [1, 0], [0, -1], [-1, 0]]), abs=1e-6)
-    assert set(made) == {"plain", "piecewise"}
+    assert set(made) == {"plain", "piecewise", "quantile"}
     assert one.columns["wind"].mean != two.columns["wind"].mean
     with pytest.raises(ValueError, match=r"cannot be saved, since its file holds no code: 'wind' \(Angle\)"):
         one.state()

@@ -1,6 +1,8 @@
 """Numbers, scaled and in pieces."""
 
 import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from shoal.encoders.scaling import NumberScaling
 
@@ -36,3 +38,32 @@ def test_a_column_of_the_smallest_numbers_has_no_spread():
     scaling = NumberScaling.fit(values, np.ones(40))
     assert np.isfinite(scaling.plain(values)).all()
     assert np.isfinite(scaling.piecewise(values)).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(2, 200), st.integers(1, 4), st.integers(0, 99), st.sampled_from([0, 1, 6]))
+def test_quantiles_are_weighted_sums_of_pieces(rows, columns, seed, digits):
+    generator = np.random.default_rng(seed)
+    values = np.round(generator.lognormal(size=(rows, columns)), digits)
+    values[generator.random(values.shape) < 0.1] = np.nan
+    weight = generator.integers(0, 3, rows).astype(float)
+    weight[0] = 1.0
+    scaling = NumberScaling.fit(values, weight)
+    found = scaling.quantile(values)
+    assert found.shape == (rows, columns)
+    total = np.zeros((rows, columns))
+    np.add.at(total.T, scaling.columns("piecewise"), (scaling.piecewise(values) * scaling.heights).T)
+    np.testing.assert_allclose(found, total, atol=1e-5)
+    known = ~np.isnan(values)
+    assert (found[~known] == 0).all()
+    means = (np.where(known, found, 0) * weight[:, None]).sum(axis=0)
+    np.testing.assert_allclose(means / weight.sum(), 0, atol=1e-4)
+    for j in range(columns):
+        assert (np.diff(found[known[:, j], j][np.argsort(values[known[:, j], j])]) >= 0).all()
+
+
+def test_quantiles_of_many_rows_are_those_of_a_normal_distribution():
+    values = np.exp(np.random.default_rng(0).normal(size=(5_000, 1)))  # skewed as they may be
+    found = NumberScaling.fit(values, np.ones(5_000)).quantile(values)
+    assert np.corrcoef(found[:, 0], np.log(values[:, 0]))[0, 1] > 0.98
+    assert abs(found.std() - 1) < 0.1

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 import shoal
 from shoal.cli.export import export as export_command
 from shoal.encoders.column import ColumnEncoder
+from shoal.encoders.encoder import ENCODINGS
 from shoal.models.export.comparison import compare, made_up_rows
 from shoal.models.export.plan import make_plan
 from shoal.models.export.registry import EXPORTERS, Exporter
@@ -143,7 +144,7 @@ def test_all_activations_in_one_file(every_activation, tmp_path):
     agrees(ensemble, "onnx", tmp_path / "m.onnx", X)
 
 
-@pytest.mark.parametrize("encoding", ["plain", "piecewise"])
+@pytest.mark.parametrize("encoding", ENCODINGS)
 def test_views_of_numbers(tmp_path, encoding):
     X, y = load_breast_cancer(return_X_y=True)
     space = {"hidden": [(), (8,)], "encoding": [encoding], "learning_rate": [1e-2]}
@@ -218,11 +219,11 @@ def test_folds_that_encode_differently(tmp_path):
     X[60:, 2] = np.round(X[60:, 2])  # few pieces in the other
     X[60::3, 3] = np.nan  # an indicator in one half only
     halves = [(np.arange(60), np.arange(60, 120)), (np.arange(60, 120), np.arange(60))]
-    space = {"hidden": [(6,)], "encoding": ["plain", "piecewise"], "learning_rate": [1e-2]}
+    space = {"hidden": [(6,)], "encoding": list(ENCODINGS), "learning_rate": [1e-2]}
     estimator = shoal.ShoalClassifier(space, strategy="grid", cv=halves, refit=False, seeds=1, epochs=4).fit(X, y)
     one, two = (fold.encoder.columns for fold in estimator.model_.folds)
     assert (one["x3"].missing, two["x3"].missing) == (False, True)
-    for encoding in ("plain", "piecewise"):
+    for encoding in ENCODINGS:
         search = estimator.result_.search
         candidate = next(candidate for candidate in search.candidates if candidate.recipe.encoding == encoding)
         estimator.model_ = make_model(search.problem, [candidate], [1.0], {candidate.number: 0}, 1.3)

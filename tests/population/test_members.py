@@ -54,6 +54,7 @@ def test_repr_is_one_line_and_names_what_differs_from_the_defaults():
         ({"momentum": 1.0}, ValueError, "momentum must be a number of at least 0 and below 1"),
         ({"dropout": 1}, ValueError, "dropout must be a number of at least 0 and below 1"),
         ({"label_smoothing": 1.5}, ValueError, "label_smoothing"),
+        ({"beta2": 1.0}, ValueError, "beta2"),
         ({"clip": -1}, ValueError, "clip"),
         ({"warmup": math.inf}, ValueError, "warmup"),
         ({"batch_size": 0}, ValueError, "batch_size must be a whole number from 1"),

@@ -69,6 +69,21 @@ def test_children_of_the_best_are_new_recipes():
     }
 
 
+@pytest.mark.parametrize("longest_is_best", [True, False])
+def test_training_becomes_longer_where_the_longest_is_best(longest_is_best):
+    space = Space({"hidden": [(4,), (8,)], "learning_rate": scipy.stats.loguniform(1e-3, 1e-1), "epochs": [5, 10, 20]},
+                  most_epochs=90)  # fmt: skip
+    strategy, known, longest = begun(Halving(), space, 0), [], []
+    for _ in range(5):
+        recipes = strategy.propose(40, known)
+        longest.append(max(recipe.member.epochs for recipe in recipes))
+        known += [
+            Candidate(len(known) + k, one, finished=True, loss=(1 if longest_is_best else -1) / one.member.epochs)
+            for k, one in enumerate(recipes)
+        ]
+    assert longest == ([20, 40, 80, 80, 80] if longest_is_best else [20] * 5)
+
+
 def test_the_best_of_all_rounds_are_found_by_looking_at_each_candidate_once():
     """Looking at all of them in every round would make the time of a search grow with the square of its recipes."""
     space = Space({"hidden": [(4,)], "learning_rate": scipy.stats.loguniform(1e-3, 1e-1)})

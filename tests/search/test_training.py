@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_iris
 
 from shoal import Member, ShoalClassifier
+from shoal.encoders.encoder import ENCODINGS
 from shoal.search.rounds.training import Control, Workload, epochs_done, train
 
 MEMBERS = tuple(Member(hidden=width, learning_rate=0.01, batch_size=16, seed=width) for width in (3, 5, 8))
@@ -88,7 +89,7 @@ def test_without_a_metric_nobody_is_assessed(searched):
     stages=st.lists(st.integers(1, 3), min_size=1, max_size=3),
     cut=st.integers(0, 5),
     threads=st.sampled_from([1, 2]),
-    encoding=st.sampled_from(["plain", "piecewise"]),
+    encoding=st.sampled_from(ENCODINGS),
 )
 def test_any_stages_and_any_sharing_out_of_candidates_give_the_same_bits(
     searched, widths, stages, cut, threads, encoding

@@ -193,7 +193,7 @@ def make_optimizer(member: Member, network: nn.Module) -> torch.optim.Optimizer:
     if member.optimizer == "sgd":
         return torch.optim.SGD(network.parameters(), lr=1.0, momentum=member.momentum, weight_decay=member.weight_decay)
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[member.optimizer]
-    return kind(network.parameters(), lr=1.0, weight_decay=member.weight_decay)
+    return kind(network.parameters(), lr=1.0, weight_decay=member.weight_decay, betas=(0.9, member.beta2))
 
 
 def rate_factor(member: Member, step: int, per_epoch: int, horizon: int) -> float:

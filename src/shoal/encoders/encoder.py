@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +22,7 @@ from shoal.encoders.numbers import NumberEncoder
 from shoal.encoders.scaling import NumberScaling, sorted_order
 from shoal.encoders.states import describe, restore
 from shoal.encoders.texts import TextEncoder
+from shoal.encoders.thresholds import find_thresholds
 from shoal.errors import UserError, WrongType
 from shoal.tables.kinds import Column
 from shoal.tables.schema import Schema
@@ -36,7 +37,7 @@ ENCODERS: dict[str, type[ColumnEncoder]] = {
 }
 
 
-ENCODINGS = ("plain", "piecewise")
+ENCODINGS = ("plain", "piecewise", "quantile", "steps")
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,22 +61,35 @@ class Encoder:
         return Encoder.fit_many(schema, table, [weight])[0]
 
     @staticmethod
-    def fit_many(schema: Schema, table: Table, weights: Sequence[np.ndarray]) -> list[Encoder]:
-        """One encoder per fold. What does not depend on the fold, such as cutting texts into words, is done once."""
+    def fit_many(
+        schema: Schema, table: Table, weights: Sequence[np.ndarray], target: np.ndarray | None = None
+    ) -> list[Encoder]:
+        """One encoder per fold. What does not depend on the fold, such as cutting texts into words, is done once.
+
+        `target` (n, outputs), numbers without units or 0 and 1, is needed for the encoding "steps".
+        """
         table = schema.check(table)
         made = [_fit(schema, table, _checked_weight(weight, len(table))) for weight in weights]
+        if target is not None and made[0].number_names:
+            made = [encoder._with_steps(table, weight, target) for encoder, weight in zip(made, weights, strict=True)]
         table.forget("order")
         return made
 
     def transform(self, table: Table, encodings: Sequence[str] = ENCODINGS) -> dict[str, np.ndarray]:
-        """Matrices (n, width) float32, C-ordered: "plain" and, where there are numbers, "piecewise"."""
+        """Matrices (n, width) float32, C-ordered, of those encodings that there are."""
         made = {
             encoding: np.zeros((len(table), self.width(encoding)), dtype=np.float32)
             for encoding in encodings
-            if encoding == "plain" or (encoding == "piecewise" and len(self.scaling.centre))
+            if self.has(encoding)
         }
         self.write(table, made)
         return made
+
+    def has(self, encoding: str) -> bool:
+        """Whether there is such an encoding: all but the plain one need numbers, and steps need thresholds."""
+        return encoding == "plain" or bool(
+            len(self.scaling.step_column if encoding == "steps" else self.scaling.centre)
+        )
 
     def width(self, encoding: str) -> int:
         """Columns of one encoding."""
@@ -86,9 +100,14 @@ class Encoder:
         table = self.schema.check(table)
         numbers = numbers_of(self.columns, table)
         first: np.ndarray | None = None  # inputs are the same in every encoding
-        for encoding, matrix in out.items():
-            at = self.scaling.width(encoding)
-            self.scaling.write(encoding, numbers, matrix[:, :at])
+        for encoding in sorted(out, key=ENCODINGS.index):
+            matrix, at = out[encoding], self.scaling.width(encoding)
+            if encoding == "steps" and "quantile" in out:  # which was written before
+                d = numbers.shape[1]
+                matrix[:, :d] = out["quantile"][:, :d]
+                self.scaling.write_steps(numbers, matrix[:, d:at])
+            else:
+                self.scaling.write(encoding, numbers, matrix[:, :at])
             inputs = matrix[:, at : at + self.inputs]
             if first is None:
                 self._write_inputs(table, inputs)
@@ -132,6 +151,13 @@ class Encoder:
     def inputs(self) -> int:
         """Columns that are the same in every encoding."""
         return sum(part.width for part in self.columns.values())
+
+    def _with_steps(self, table: Table, weight: np.ndarray, target: np.ndarray) -> Encoder:
+        """The same with the encoding "steps", where the target has thresholds."""
+        numbers, inputs = numbers_of(self.columns, table), np.zeros((len(table), self.inputs), dtype=np.float32)
+        self._write_inputs(table, inputs)
+        place, above = find_thresholds(np.concatenate([numbers, inputs], axis=1), target, weight, numbers.shape[1])
+        return replace(self, scaling=self.scaling.with_steps(numbers, weight, place, above))
 
     def _write_inputs(self, table: Table, matrix: np.ndarray) -> None:
         at = 0

@@ -1,4 +1,9 @@
-"""Numbers to inputs of a network, in two encodings: "plain" (scaled, with outliers bent back) and "piecewise" (linear).
+"""Numbers to inputs of a network, in four encodings.
+
+plain      scaled, with outliers bent back
+piecewise  linear in each bin between two quantiles
+quantile   the quantile of a normal distribution, linear in each bin
+steps      as "quantile", and whether the number is above each of some thresholds (see `thresholds`)
 
 Both are fitted on weighted rows: a row of weight two counts as the row twice, a row of weight zero not at all.
 """
@@ -6,8 +11,9 @@ Both are fitted on weighted rows: a row of weight two counts as the row twice, a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from statistics import NormalDist
 
 import numpy as np
 
@@ -16,6 +22,8 @@ LARGEST_SCALED = 1e6  # beyond it squares would overflow before they are bent ba
 MOST_BINS = 12
 MOST_PIECEWISE_COLUMNS = 256
 FEWEST_ROWS_PER_BIN = 8
+NORMAL = NormalDist()
+LEAST_SHARE = 0.01  # of the rows beyond the first and the last edge, as the quantiles there count them
 SMALLEST_SCALE = 1e-290  # a column with a smaller spread has none: its inverse would overflow
 ROWS_AT_A_TIME = 2048  # whose temporaries stay in the processor's cache
 
@@ -33,6 +41,10 @@ class NumberScaling:
     scale: np.ndarray  # (d,), zero for a column without spread
     edges: np.ndarray  # (d, bins + 1), padded with the last edge; a bin without length gives no column
     offset: np.ndarray  # (d, bins), mean of each encoded column, taken off
+    levels: np.ndarray  # (d, bins + 1), what "quantile" is at each edge
+    step_column: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))  # (steps,)
+    step_above: np.ndarray = field(default_factory=lambda: np.empty(0))  # (steps,) thresholds
+    step_offset: np.ndarray = field(default_factory=lambda: np.empty(0))  # (steps,) shares of rows above, taken off
 
     @staticmethod
     def fit(values: np.ndarray, weight: np.ndarray, order: Callable[[int], np.ndarray] | None = None) -> NumberScaling:
@@ -44,7 +56,7 @@ class NumberScaling:
         d = values.shape[1]
         bins = _bin_count(int(used.sum()), d)
         centre, scale = np.zeros(d), np.zeros(d)
-        edges, offset = np.zeros((d, bins + 1)), np.zeros((d, bins))
+        edges, offset, levels = np.zeros((d, bins + 1)), np.zeros((d, bins)), np.zeros((d, bins + 1))
         shares = np.concatenate([[0.25, 0.5, 0.75], np.linspace(0.0, 1.0, bins + 1)])
         for j in range(d):
             column = np.ascontiguousarray(values[:, j])
@@ -59,15 +71,51 @@ class NumberScaling:
             scale[j] = _spread(distinct, low, high)
             edges[j, : len(distinct)], edges[j, len(distinct) :] = distinct, distinct[-1]
             offset[j] = _mean_pieces(edges[j], column[known], weight[known])
-        return NumberScaling(centre, scale, edges, offset)
+            levels[j] = _levels(edges[j], offset[j], column[places], weight[places])
+        return NumberScaling(centre, scale, edges, offset, levels)
+
+    def with_steps(
+        self, values: np.ndarray, weight: np.ndarray, column: np.ndarray, above: np.ndarray
+    ) -> NumberScaling:
+        """The same with thresholds (steps,) of these columns (steps,), fitted on values (n, d) and weight (n,)."""
+        chosen, used = values[:, column], weight > 0
+        known = ~np.isnan(chosen[used])
+        mass = (known * weight[used, None]).sum(axis=0)
+        share = ((chosen[used] > above) * weight[used, None]).sum(axis=0) / np.maximum(mass, 1e-300)
+        return replace(self, step_column=column, step_above=above, step_offset=share)
 
     def width(self, encoding: str) -> int:
-        """Columns of "plain" or "piecewise"."""
-        return len(self.centre) if encoding == "plain" else len(self._bins.column)
+        """Columns of an encoding."""
+        if encoding == "piecewise":
+            return len(self._bins.column)
+        return len(self.centre) + (len(self.step_column) if encoding == "steps" else 0)
+
+    def columns(self, encoding: str) -> np.ndarray:
+        """(width,) the number that each column of an encoding is made of."""
+        if encoding == "piecewise":
+            return self._bins.column
+        own = np.arange(len(self.centre))
+        return np.concatenate([own, self.step_column]) if encoding == "steps" else own
+
+    @property
+    def bins(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Low end, 1 / length and offset of each column of "piecewise"."""
+        return self._bins.low, self._bins.inverse, self._bins.offset
+
+    @property
+    def heights(self) -> np.ndarray:
+        """How far "quantile" rises in the bin of each column of "piecewise"."""
+        return np.diff(self.levels)[np.diff(self.edges) > SMALLEST_SCALE]
 
     @cached_property
     def _inverse(self) -> np.ndarray:
         return np.divide(1.0, self.scale, out=np.zeros_like(self.scale), where=self.scale > SMALLEST_SCALE)
+
+    @cached_property
+    def _slopes(self) -> tuple[np.ndarray, np.ndarray]:
+        """(d, bins) 1 / length of each bin, 0 for one without length; and how far "quantile" rises in it."""
+        length = np.diff(self.edges)
+        return np.divide(1.0, length, out=np.zeros_like(length), where=length > SMALLEST_SCALE), np.diff(self.levels)
 
     @cached_property
     def _bins(self) -> _Bins:
@@ -76,8 +124,11 @@ class NumberScaling:
         return _Bins(column, self.edges[column, place], 1.0 / length[column, place], self.offset[column, place])
 
     def write(self, encoding: str, values: np.ndarray, out: np.ndarray) -> None:
-        """Fill out (n, width) with "plain" or "piecewise", a few rows at a time."""
-        fill = self._write_plain if encoding == "plain" else self._write_piecewise
+        """Fill out (n, width) with an encoding, a few rows at a time."""
+        fill = {
+            "plain": self._write_plain, "piecewise": self._write_piecewise, "quantile": self._write_quantile,
+            "steps": self._write_steps,
+        }[encoding]  # fmt: skip
         for start in range(0, len(values), ROWS_AT_A_TIME):
             fill(values[start : start + ROWS_AT_A_TIME], out[start : start + ROWS_AT_A_TIME])
 
@@ -88,6 +139,10 @@ class NumberScaling:
     def piecewise(self, values: np.ndarray) -> np.ndarray:
         """(n, columns) float32: for each bin between two quantiles, the part of it below x (0 to 1), less its mean."""
         return self._made("piecewise", values)
+
+    def quantile(self, values: np.ndarray) -> np.ndarray:
+        """(n, d) float32: the quantile of a normal distribution that corresponds to x, less its mean."""
+        return self._made("quantile", values)
 
     def _made(self, encoding: str, values: np.ndarray) -> np.ndarray:
         out = np.empty((len(values), self.width(encoding)), dtype=np.float32)
@@ -106,6 +161,27 @@ class NumberScaling:
         part = np.clip((chosen - bins.low) * bins.inverse, 0.0, 1.0) - bins.offset
         part[np.isnan(chosen)] = 0.0
         out[:] = part
+
+    def _write_quantile(self, values: np.ndarray, out: np.ndarray) -> None:
+        inverse, rise = self._slopes
+        column = np.arange(values.shape[1])
+        above = values > self.edges.T[:, None, :]  # (bins + 1, n, d)
+        passed = above.view(np.uint8).sum(axis=0, dtype=np.uint8).astype(np.intp)
+        bin_of = np.clip(passed - 1, 0, inverse.shape[1] - 1)
+        part = np.clip((values - self.edges[column, bin_of]) * inverse[column, bin_of], 0.0, 1.0)
+        found = self.levels[column, bin_of] + part * rise[column, bin_of]
+        found[np.isnan(values)] = 0.0
+        out[:] = found
+
+    def _write_steps(self, values: np.ndarray, out: np.ndarray) -> None:
+        d = values.shape[1]
+        self._write_quantile(values, out[:, :d])
+        self.write_steps(values, out[:, d:])
+
+    def write_steps(self, values: np.ndarray, out: np.ndarray) -> None:
+        """Fill out (n, steps) with the columns that "steps" has beside those of "quantile"."""
+        chosen = values[:, self.step_column]
+        out[:] = np.where(np.isnan(chosen), 0.0, (chosen > self.step_above) - self.step_offset)
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,6 +227,16 @@ def _mean_pieces(edges: np.ndarray, column: np.ndarray, weight: np.ndarray) -> n
         part = _pieces(edges, column[start : start + rows]) * weight[start : start + rows, None]
         total = (np.concatenate([total, part]) if start else part).sum(axis=0, keepdims=True)
     return np.asarray(total[0] / weight.sum())
+
+
+def _levels(edges: np.ndarray, offset: np.ndarray, ascending: np.ndarray, mass: np.ndarray) -> np.ndarray:
+    """(bins + 1,) normal quantiles of the share of the mass below each edge, less their mean over the rows."""
+    total = np.concatenate([[0.0], np.cumsum(mass)])
+    below, up_to = (total[np.searchsorted(ascending, edges, side)] for side in ("left", "right"))
+    shares = np.clip((below + up_to) / (2 * total[-1]), LEAST_SHARE, 1 - LEAST_SHARE)
+    found = np.array([NORMAL.inv_cdf(share) for share in shares])
+    first = -(np.diff(found) * offset).sum()
+    return np.asarray(found - found[0] + first)
 
 
 def _spread(edges: np.ndarray, low: float, high: float) -> float:

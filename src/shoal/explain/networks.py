@@ -30,9 +30,7 @@ def owners(encoder: Encoder, encoding: str, width: int) -> np.ndarray:
     """
     place = {column.name: j for j, column in enumerate(encoder.schema.used)}
     numbers = [place[name] for name, part in encoder.columns.items() for _ in part.number_names(name)]
-    if encoding == "piecewise":
-        bins = (np.diff(encoder.scaling.edges) > 0).sum(axis=1)
-        numbers = np.repeat(numbers, bins).tolist() if len(numbers) else []
+    numbers = [numbers[column] for column in encoder.scaling.columns(encoding)]
     inputs = [place[name] for name, part in encoder.columns.items() for _ in range(part.width)]
     found = np.full(width, -1, dtype=np.int64)
     found[: len(numbers) + len(inputs)] = [*numbers, *inputs]

@@ -66,6 +66,8 @@ class Member:
         Stop after this many epochs in total, over all calls of `fit`; also the length of the schedule.
     patience : int, default 0
         Stop after this many epochs without a better validation loss and keep the best weights; 0: never.
+    beta2 : float, default 0.999
+        How slowly adam and adamw forget squared gradients, as in PyTorch.
 
     Examples
     --------
@@ -92,6 +94,7 @@ class Member:
     features: tuple[int, ...] | None = None
     epochs: int | None = None
     patience: int = 0
+    beta2: float = 0.999
 
     def __post_init__(self) -> None:
         # A frozen dataclass can only be normalised through object.__setattr__.
@@ -109,6 +112,7 @@ class Member:
         put(self, "dropout", number("dropout", self.dropout, least=0, below=1))
         put(self, "warmup", number("warmup", self.warmup, least=0, below=1e6))
         put(self, "clip", number("clip", self.clip, least=0))
+        put(self, "beta2", number("beta2", self.beta2, least=0, below=1))
         put(self, "label_smoothing", number("label_smoothing", self.label_smoothing, least=0, below=1))
         put(self, "batch_size", whole("batch_size", self.batch_size, 1, 1 << 30))
         put(self, "seed", whole("seed", self.seed, 0, (1 << 63) - 1))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -216,6 +216,8 @@ def _rungs(search: Search, design: Design, options: SearchOptions) -> Iterable[R
     else:
         epochs = search.fitting_epochs(epochs, HALVING) if design.time.timed else epochs
         space = default_space(problem.n_rows, problem.task.kind == CLASSIFICATION, encodings, epochs)
+        if options.epochs is not None:
+            space = replace(space, most_epochs=options.epochs)
         first = first_recipes(problem.n_rows, encodings, epochs)
     return search.run(find_strategy(options.strategy, space, options.seed, first, problem.n_rows))
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from shoal.encoders.encoder import ENCODINGS
 from shoal.errors import UserError, WrongType
 from shoal.population.members import FIELDS, Member, alternatives, draw_value, with_seed
 from shoal.validate import nearest, one_of
 
 ENCODING = "encoding"  # a choice beside the fields of a member: which encoding of the numbers the network sees
-ENCODINGS = ("plain", "piecewise")
 MOST_LISTED = 10  # numbers
+LONGEST_TRAINING = 8  # times the usual epochs, where longer training pays
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +38,26 @@ class Recipe:
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """Named choices: a list of alternatives, a scipy distribution, or a fixed value each."""
+    """Named choices: a list of alternatives, a scipy distribution, or a fixed value each.
+
+    `most_epochs`: how far a search may go beyond the longest of the epochs, where longer training pays.
+    """
 
     choices: dict[str, Any]
+    most_epochs: int = 0
+
+    def with_longer_training(self) -> Space:
+        """The longest epochs and twice as many; the same space, where so many are not allowed."""
+        longest = self.longest_epochs
+        if longest is None or 2 * longest > self.most_epochs:
+            return self
+        return replace(self, choices={**self.choices, "epochs": [longest, 2 * longest]})
+
+    @property
+    def longest_epochs(self) -> int | None:
+        """None, where epochs are no list to choose from."""
+        epochs = self.choices.get("epochs")
+        return max(epochs) if isinstance(epochs, list) else None
 
     def sample(self, count: int, generator: np.random.Generator) -> list[Recipe]:
         return [self.make({name: draw_value(name, value, generator) for name, value in self.choices.items()},
@@ -80,7 +98,7 @@ def encodings_of(space: Any) -> tuple[str, ...]:
     if space is None:
         return ENCODINGS
     named = alternatives(ENCODING, space.get(ENCODING, "plain")) if isinstance(space, Mapping) else []
-    return ENCODINGS if ENCODINGS[1] in named else ENCODINGS[:1]
+    return tuple(name for name in ENCODINGS if name == "plain" or name in named)
 
 
 def check_space(space: Any, encodings: Sequence[str]) -> Space | list[Recipe]:
@@ -133,7 +151,7 @@ def default_space(n_rows: int, classes: bool, encodings: Sequence[str], epochs: 
     choices: dict[str, Any] = {
         "hidden": [
             (), (), (w // 2,), (w,), (w,), (2 * w,), (2 * w,), (w // 2, w // 2), (w, w // 2), (w, w), (2 * w, w),
-            (2 * w, 2 * w), (w, w, w), (w, w, w // 2),
+            (2 * w, 2 * w), (w, w, w), (w, w, w // 2), (2 * w, 2 * w, 2 * w), (w, w, w, w),
         ],
         # The first ones are drawn more often: they are right more often.
         "activation": [
@@ -141,6 +159,7 @@ def default_space(n_rows: int, classes: bool, encodings: Sequence[str], epochs: 
             "sigmoid", "hardshrink", "identity",
         ],
         "optimizer": ["adamw"],
+        "beta2": [0.95, 0.999],
         "learning_rate": loguniform(1e-3, 3e-2),
         "weight_decay": [0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0],
         "dropout": [0.0, 0.0, 0.1, 0.2, 0.3, 0.5],
@@ -152,7 +171,7 @@ def default_space(n_rows: int, classes: bool, encodings: Sequence[str], epochs: 
         choices["label_smoothing"] = [0.0, 0.0, 0.05, 0.1]
     if len(encodings) > 1:
         choices[ENCODING] = list(encodings)
-    return Space(choices)
+    return Space(choices, LONGEST_TRAINING * epochs)
 
 
 def first_recipes(n_rows: int, encodings: Sequence[str], epochs: int) -> list[Recipe]:
@@ -166,7 +185,7 @@ def first_recipes(n_rows: int, encodings: Sequence[str], epochs: int) -> list[Re
         Member(hidden=(128,), activation="relu", learning_rate=3e-3, dropout=0.1, **common),
         Member(hidden=(64, 64), activation="mish", learning_rate=3e-3, dropout=0.2, **common),
     ]
-    return [Recipe(member, encoding) for member in members for encoding in encodings]
+    return [Recipe(member, encoding) for member in members for encoding in encodings[:2]]
 
 
 def values_tried(recipes: Sequence[Recipe]) -> dict[str, str]:

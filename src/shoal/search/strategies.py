@@ -28,6 +28,8 @@ TO_THE_END: tuple[Rung, ...] = ((1.0, 1.0),)
 HALVING: tuple[Rung, ...] = ((1 / 9, 1 / 3), (1 / 3, 1 / 3), (1.0, 1.0))
 TRIES = 200  # draws of known recipes in a row, after which a space is taken for nearly exhausted
 CHILD_TRIES = 10
+LARGE_ROUND = 24  # recipes: half as many that train twice as long are still a choice
+SHARE_OF_LONGEST = 0.5  # of the best recipes
 LISTED_UP_TO = 20_000  # combinations
 
 
@@ -125,7 +127,8 @@ class Random(SearchStrategy):
 class Halving(Random):
     """Successive halving: all start, the better third continues, then the better third of those.
 
-    After the first round up to half of the proposals are children of the best recipes so far, the rest is drawn anew.
+    After the first round up to half of the proposals are children of the best recipes so far, the rest is drawn again.
+    Where the best recipes are those that train longest, the next rounds may train twice as long.
     On few rows the best so far are mostly the luckiest, and their children inherit the luck: there are fewer of them.
     """
 
@@ -140,7 +143,10 @@ class Halving(Random):
         self.looked = 0  # how many they were
 
     def propose(self, count: int, known: Sequence[Candidate]) -> list[Recipe]:
+        new = len(known) - self.looked
         best = self._look(known)
+        if new >= LARGE_ROUND and self._longest_pays(best):
+            self.space = self.space.with_longer_training()
         children: list[Recipe] = []
         if len(best) >= 4 and not self.first and self.rest is None:
             self.owed += self.children * count
@@ -155,6 +161,13 @@ class Halving(Random):
         self.best = sorted([*self.best, *finished], key=lambda candidate: candidate.loss)[: self.parents]
         self.looked = len(known)
         return self.best
+
+    def _longest_pays(self, best: Sequence[Candidate]) -> bool:
+        """Whether most of the best recipes have the most epochs that the space has."""
+        longest = self.space.longest_epochs
+        if longest is None or len(best) < self.parents:
+            return False
+        return sum(one.target >= longest for one in best) > SHARE_OF_LONGEST * len(best)
 
     def _child(self, best: Sequence[Candidate]) -> list[Recipe]:
         """A new child of two of the best; none, where all that were tried are known already."""

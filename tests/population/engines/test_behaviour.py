@@ -40,7 +40,7 @@ def mixed(count: int, **common: object) -> list[Member]:
             "optimizer": one("sgd", "adam", "adamw"), "momentum": one(0.0, 0.9), "weight_decay": one(0.0, 0.01),
             "learning_rate": one(0.003, 0.01), "dropout": one(0.0, 0.0, 0.3), "clip": one(0.0, 0.5),
             "batch_size": one(5, 16, 32), "label_smoothing": one(0.0, 0.1), "schedule": one("constant", "cosine"),
-            "features": one(None, None, (4, 0, 2)), "epochs": 6,
+            "features": one(None, None, (4, 0, 2)), "epochs": 6, "beta2": one(0.95, 0.999),
         }  # fmt: skip
         members.append(Member(**{**fields, **common}, seed=seed))
     return members

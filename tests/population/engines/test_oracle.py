@@ -106,7 +106,7 @@ def every_option(count: int, loss: str, n_features: int = 5, **common: object) -
             "weight_decay": one(0.0, 0.03), "dropout": one(0.0, 0.2, 0.5), "clip": one(0.0, 0.05, 10.0),
             "batch_size": one(1, 3, 8, 50), "schedule": one(*SCHEDULES), "warmup": one(0.0, 0.5, 1.7),
             "epochs": one(None, None, 2, 5), "features": one(None, features), "patience": one(0, 0, 1),
-            "label_smoothing": one(0.0, 0.1) if loss == "cross_entropy" else 0.0,
+            "label_smoothing": one(0.0, 0.1) if loss == "cross_entropy" else 0.0, "beta2": one(0.9, 0.95, 0.999),
         }  # fmt: skip
         members.append(Member(**{**fields, **OPTIMIZERS[draw.integers(4)], **common}, seed=seed))
     return members

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from shoal.encoders.scaling import NumberScaling
 from shoal.errors import UserError
 from shoal.metrics.tasks import REGRESSION
 from shoal.models.export.plan import NUMERIC, Category, ExportPlan
@@ -109,7 +110,7 @@ def made_up_rows(model: Model, plan: ExportPlan, count: int = MADE_UP_ROWS) -> T
     columns = []
     for column in model.schema.used:
         if column.kind == "number":
-            edges = np.concatenate([encoder.scaling.edges[names.index(column.name)] for encoder in encoders])
+            edges = np.concatenate([_edges(encoder.scaling, names.index(column.name)) for encoder in encoders])
             cells: np.ndarray = _made_up_numbers(edges, count, generator)
         elif column.kind == "boolean":
             cells = generator.choice([0.0, 1.0, np.nan], size=count, p=[0.45, 0.45, 0.1])
@@ -117,6 +118,11 @@ def made_up_rows(model: Model, plan: ExportPlan, count: int = MADE_UP_ROWS) -> T
             cells = _made_up_cells(categories[column.name], count, generator)
         columns.append(cells)
     return Table([column.name for column in model.schema.used], columns)
+
+
+def _edges(scaling: NumberScaling, number: int) -> np.ndarray:
+    """Where the encodings of a number bend or step."""
+    return np.concatenate([scaling.edges[number], scaling.step_above[scaling.step_column == number]])
 
 
 def _made_up_cells(category: Category, count: int, generator: np.random.Generator) -> np.ndarray:

@@ -15,6 +15,7 @@ import numpy as np
 from shoal.encoders.categories import UNSEEN, CategoryEncoder
 from shoal.encoders.encoder import Encoder
 from shoal.encoders.numbers import NumberEncoder
+from shoal.encoders.scaling import NumberScaling
 from shoal.errors import UserError
 from shoal.metrics.tasks import Task
 from shoal.models.model import Model
@@ -24,6 +25,7 @@ from shoal.tables.missing import MISSING_WORDS, named_numbers
 from shoal.tables.spelling import one_spelling, spellings
 
 NUMERIC = ("number", "boolean")
+STEEPEST = 1e300  # slope of a piece without length: any number above it is beyond its end
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +72,9 @@ class Scaling:
 class Pieces:
     """The piecewise encoding: clip((x[column] - low) * inverse, 0, 1) - offset; (folds, 1, pieces), `column` (pieces,).
 
-    A fold that has fewer pieces of a column than another gets pieces that are always zero.
+    Steps are pieces without length. Quantiles are weighted sums of pieces, so networks that see them take pieces
+    here, with first weights that do the sum. A fold that has fewer pieces of a column than another gets pieces that
+    are always zero.
     """
 
     column: np.ndarray
@@ -142,15 +146,17 @@ def make_plan(model: Model, marks: Sequence[str] = ()) -> ExportPlan:
     counted = [category.name for category in categories if category.frequent]
     columns = [_number_places(encoder, len(numbers), counted) for encoder in encoders]
     width = len(numbers) + len(counted)
-    pieces, piece_places = _pieces(encoders, columns, width)
+    pieces, bins, steps = _pieces(encoders, columns, width)
     missing = sorted({numbers.index(name) for encoder in encoders for name in _with_indicator(encoder)})
-    places = {"plain": columns, "piecewise": piece_places}
-    widths = {"plain": width, "piecewise": len(pieces.column)}
 
     def spread(encoding: str, k: int, matrix: np.ndarray) -> np.ndarray:
         positions = [missing.index(numbers.index(name)) for name in _with_indicator(encoders[k])]
-        blocks = [_moved(matrix, places[encoding][k], widths[encoding])]
-        at = len(places[encoding][k])
+        at = encoders[k].scaling.width(encoding)
+        if encoding == "plain":
+            blocks = [_moved(matrix, columns[k], width)]
+        else:
+            first = _weights_of_pieces(encoders[k].scaling, encoding, matrix[:at])
+            blocks = [_moved(first, [*bins[k], *steps[k]], len(pieces.column))]
         blocks.append(_moved(matrix[at:], positions, len(missing)))
         at += len(positions)
         for category in categories:
@@ -218,26 +224,45 @@ def _scaling(encoders: list[Encoder], columns: list[list[int]], width: int) -> S
     return Scaling(centre, inverse)
 
 
-def _pieces(encoders: list[Encoder], columns: list[list[int]], width: int) -> tuple[Pieces, list[list[int]]]:
-    """The pieces in a layout with room for every fold, and the place of each fold's columns in it."""
-    real = [[np.flatnonzero(np.diff(edges) > 0) for edges in encoder.scaling.edges] for encoder in encoders]
-    count = np.ones(width, dtype=np.int64)  # at least one piece each, so that no encoding is empty
-    for k, bins in enumerate(real):
-        for place, found in zip(columns[k], bins, strict=True):
-            count[place] = max(count[place], len(found))
-    start = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
+def _pieces(
+    encoders: list[Encoder], columns: list[list[int]], width: int
+) -> tuple[Pieces, list[list[int]], list[list[int]]]:
+    """The pieces in a layout with room for every fold, and the places of each fold's bins and steps in it."""
+    scalings = [encoder.scaling for encoder in encoders]
+    of_bins = [
+        np.array(mine, np.int64)[scaling.columns("piecewise")] for mine, scaling in zip(columns, scalings, strict=True)
+    ]
+    of_steps = [np.array(mine, np.int64)[scaling.step_column] for mine, scaling in zip(columns, scalings, strict=True)]
+    most_bins = np.max([np.bincount(owner, minlength=width) for owner in of_bins], axis=0).clip(min=1)
+    most_steps = np.max([np.bincount(owner, minlength=width) for owner in of_steps], axis=0)
+    start = np.concatenate([[0], np.cumsum(most_bins + most_steps)]).astype(np.int64)
     low, inverse, offset = np.zeros((3, len(encoders), 1, int(start[-1])))
-    places: list[list[int]] = []
-    for k, encoder in enumerate(encoders):
-        mine: list[int] = []
-        for j, (place, found) in enumerate(zip(columns[k], real[k], strict=True)):
-            slots = list(range(start[place], start[place] + len(found)))
-            low[k, 0, slots] = encoder.scaling.edges[j][found]
-            inverse[k, 0, slots] = 1.0 / np.diff(encoder.scaling.edges[j])[found]
-            offset[k, 0, slots] = encoder.scaling.offset[j][found]
-            mine += slots
-        places.append(mine)
-    return Pieces(np.repeat(np.arange(width), count), low, inverse, offset), places
+    bins = [(start[owner] + _number_within(owner)).tolist() for owner in of_bins]
+    steps = [(start[owner] + most_bins[owner] + _number_within(owner)).tolist() for owner in of_steps]
+    for k, scaling in enumerate(scalings):
+        low[k, 0, bins[k]], inverse[k, 0, bins[k]], offset[k, 0, bins[k]] = scaling.bins
+        low[k, 0, steps[k]], offset[k, 0, steps[k]] = scaling.step_above, scaling.step_offset
+        inverse[k, 0, steps[k]] = STEEPEST
+    return Pieces(np.repeat(np.arange(width), most_bins + most_steps), low, inverse, offset), bins, steps
+
+
+def _number_within(owner: np.ndarray) -> np.ndarray:
+    """How many entries before each one have the same owner; owners ascend, each column's pieces side by side.
+
+    >>> _number_within(np.array([2, 2, 5, 2])).tolist()
+    [0, 1, 0, 2]
+    """
+    return np.array([int((owner[:k] == mine).sum()) for k, mine in enumerate(owner)], dtype=np.int64)
+
+
+def _weights_of_pieces(scaling: NumberScaling, encoding: str, matrix: np.ndarray) -> np.ndarray:
+    """First weights of numbers in an encoding as weights of this fold's bins, then of its steps."""
+    none = np.zeros((len(scaling.step_column), matrix.shape[1]), dtype=matrix.dtype)
+    if encoding == "piecewise":
+        return np.concatenate([matrix, none])
+    d = len(scaling.centre)
+    of_bins = scaling.heights[:, None] * matrix[scaling.columns("piecewise")]
+    return np.concatenate([of_bins, matrix[d:] if encoding == "steps" else none]).astype(matrix.dtype)
 
 
 def _moved(matrix: np.ndarray, places: list[int], width: int) -> np.ndarray:
@@ -263,7 +288,8 @@ def _networks(model: Model, spread: Callable[[str, int, np.ndarray], np.ndarray]
             (np.stack([of_fold[k][layer][0] for k in folds]), np.stack([of_fold[k][layer][1] for k in folds])[:, None])
             for layer in range(len(of_fold[0]))
         )
-        networks.append(PartNetworks(part.encoding, part.member.activation, part.weight, layers))
+        seen_as = "plain" if part.encoding == "plain" else "piecewise"
+        networks.append(PartNetworks(seen_as, part.member.activation, part.weight, layers))
     return tuple(networks)
 
 

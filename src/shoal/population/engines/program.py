@@ -45,6 +45,7 @@ MEMBER_RECORD = np.dtype(
         ("warmup", np.float64),
         ("clip", np.float64),
         ("label_smoothing", np.float64),
+        ("beta2", np.float64),
     ],
     align=True,
 )
@@ -86,7 +87,7 @@ def compile_program(layout: Layout, loss: str, class_weight: np.ndarray) -> Prog
     records["slot_size"] = layout.sizes
     for name in (
         "batch_size", "seed", "patience", "learning_rate", "weight_decay", "momentum", "dropout", "warmup", "clip",
-        "label_smoothing",
+        "label_smoothing", "beta2",
     ):  # fmt: skip
         records[name] = [getattr(member, name) for member in members]
     for name, known in (

@@ -19,7 +19,7 @@ from shoal import _native
 from shoal.population.engines.program import Assignment, Data, Program
 from shoal.population.members import OPTIMIZERS, SCHEDULES
 
-BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+BETA1, EPSILON = 0.9, 1e-8
 MULTIPLE = 16  # batches are padded to a multiple of so many rows
 
 # ---- rows and losses ----
@@ -206,6 +206,8 @@ class Rates(NamedTuple):
     l2: Tensor | None  # weight decay that goes through the optimiser: momentum and adam
     momentum: Tensor | None
     epsilon: Tensor | None
+    beta2: Tensor | None
+    rest: Tensor | None  # 1 - beta2
 
 
 def learning_rates(records: np.ndarray, steps: np.ndarray, count: int, horizon: np.ndarray) -> np.ndarray:
@@ -234,9 +236,11 @@ class UpdateSettings:
             vectors["momentum"] = np.broadcast_to(records["momentum"], rates.shape)
         if kind == 2:
             time = steps + 1 + np.arange(len(rates))[:, None]
-            root = np.sqrt(1.0 - BETA2**time)
+            root = np.sqrt(1.0 - records["beta2"] ** time)
             vectors["step"] = -rates * root / (1.0 - BETA1**time)
             vectors["epsilon"] = EPSILON * root
+            vectors["beta2"] = np.broadcast_to(records["beta2"], rates.shape)
+            vectors["rest"] = np.broadcast_to(1.0 - records["beta2"], rates.shape)
         with np.errstate(over="ignore"):  # a rate too large for float32 is infinite, and its member diverges
             numbers = {name: np.ascontiguousarray(values, np.float32) for name, values in vectors.items()}
         self._vectors = {name: torch.from_numpy(values).to(device) for name, values in numbers.items()}
@@ -262,7 +266,7 @@ def update(parameter: Tensor, gradient: Tensor, slots: Sequence[Tensor], rates: 
     else:
         mean, square = slots
         mean.lerp_(gradient, 1 - BETA1)
-        square.mul_(BETA2).addcmul_(gradient, gradient, value=1 - BETA2)
+        square.mul_(rates.beta2).add_(gradient.square().mul_(rates.rest))
         quotient = torch.sqrt(square, out=gradient).add_(rates.epsilon)
         torch.div(mean, quotient, out=quotient)
         parameter.addcmul_(quotient, rates.step)

@@ -124,7 +124,8 @@ def make_problem(data: TrainingData, pairs: Sequence[Pair], encodings: Sequence[
     _check_folds(weights)
     scored = np.unique(np.concatenate([valid for _, valid in pairs]))
     task = replace(data.task, label_noise=1 / (_rows_worth(np.bincount(row_of[scored], weight[scored], n)) + 2))
-    encoders = Encoder.fit_many(data.schema, table, [train for train, _, _ in weights])
+    goal = _tree_target(task, targets) if "steps" in encodings else None
+    encoders = Encoder.fit_many(data.schema, table, [train for train, _, _ in weights], goal)
     folds = tuple(
         Fold(train, valid, loss_weight, TargetScaling.fit(task, targets, train))
         for train, valid, loss_weight in weights
@@ -133,6 +134,13 @@ def make_problem(data: TrainingData, pairs: Sequence[Pair], encodings: Sequence[
     stacked = np.concatenate([fold.target.forward(task, targets) for fold in folds])
     inputs = _stack(table, encoders, encodings)
     return Problem(task, targets, folds, inputs, stacked, splits, data.schema, tuple(encoders), row_of)
+
+
+def _tree_target(task: Task, y: np.ndarray) -> np.ndarray:
+    """(n, outputs) the target as numbers without units, or 0 and 1."""
+    if task.kind == CLASSIFICATION:
+        return np.asarray(y[:, None] == np.arange(task.n_outputs), dtype=np.float64)
+    return np.asarray(y, dtype=np.float64)
 
 
 def distinct_rows(table: Table, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -201,9 +209,8 @@ def _stack(table: Table, encoders: Sequence[Encoder], encodings: Sequence[str]) 
     inputs: dict[str, np.ndarray] = {}
     for name in wanted:
         width = max(encoder.width(name) for encoder in encoders)
-        if name != "plain" and (
-            not encoders[0].number_names or 4 * width * len(table) * len(encoders) > LARGEST_INPUTS
-        ):
+        too_large = name != "plain" and 4 * width * len(table) * len(encoders) > LARGEST_INPUTS
+        if too_large or not any(encoder.has(name) for encoder in encoders):
             continue
         inputs[name] = np.zeros((len(encoders) * len(table), max(width, 1)), dtype=np.float32)
     for k, encoder in enumerate(encoders):

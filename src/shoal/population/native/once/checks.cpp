@@ -40,6 +40,7 @@ void check_codes(const MemberRecord& r) {
   require(r.batch_size >= 1 && r.batch_size <= (1 << 30) && r.patience >= 0,
           "batch_size and patience must not be negative");
   require(r.dropout >= 0 && r.dropout < 1, "dropout must be in [0, 1)");
+  require(r.beta2 >= 0 && r.beta2 < 1, "beta2 must be in [0, 1)");
   require(std::isfinite(r.warmup) && r.warmup >= 0 && r.warmup < 1e9, "warmup must be finite");
 }
 

@@ -37,12 +37,13 @@ struct Trainee {
 // What Adam divides its moments by after `steps` updates. Members of a group mostly ask for the same.
 struct AdamCorrection {
   int64_t steps = 0;
-  double first = 0, second_root = 0;
-  void find(int64_t wanted) {
-    if (steps == wanted) return;
+  double beta2 = 0, first = 0, second_root = 0;
+  void find(int64_t wanted, double decay) {
+    if (steps == wanted && beta2 == decay) return;
     steps = wanted;
+    beta2 = decay;
     first = 1 - std::pow(0.9, static_cast<double>(wanted));
-    second_root = std::sqrt(1 - std::pow(0.999, static_cast<double>(wanted)));
+    second_root = std::sqrt(1 - std::pow(beta2, static_cast<double>(wanted)));
   }
 };
 
@@ -171,6 +172,8 @@ class Trainer {
     u.optimizer = r.optimizer;
     u.weight_decay = static_cast<float>(r.weight_decay);
     u.momentum = static_cast<float>(r.momentum);
+    u.beta2 = static_cast<float>(r.beta2);
+    u.beta2_rest = static_cast<float>(1 - r.beta2);
     u.clip = static_cast<float>(r.clip);
     u.label_smoothing = static_cast<float>(r.label_smoothing);
     u.dropout_threshold = static_cast<int32_t>(std::nearbyint(r.dropout * 16777216.0));
@@ -186,7 +189,7 @@ class Trainer {
     const double rate = r.learning_rate * schedule(r, t);
     t.update.learning_rate = static_cast<float>(rate);
     if (r.optimizer != Sgd) {
-      correction_.find(t.steps + 1);
+      correction_.find(t.steps + 1, r.beta2);
       t.update.adam_step = static_cast<float>(rate / correction_.first);
       t.update.adam_root = static_cast<float>(1 / correction_.second_root);
     }

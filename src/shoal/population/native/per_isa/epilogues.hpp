@@ -84,21 +84,24 @@ struct MomentumRule {
 
 struct AdamRule {
   Place at;
-  float step, root, decay, shrink;  // decay goes into the gradient (adam), shrink into the weights (adamw)
+  float step, root, beta2, rest;  // rest is 1 - beta2
+  float decay, shrink;            // decay goes into the gradient (adam), shrink into the weights (adamw)
   AdamRule(const Update& u, Place where)
       : at(where),
         step(u.adam_step),
         root(u.adam_root),
+        beta2(u.beta2),
+        rest(u.beta2_rest),
         decay(u.optimizer == Adam ? u.weight_decay : 0.0f),
         shrink(u.optimizer == AdamW ? 1.0f - u.learning_rate * u.weight_decay : 1.0f) {}
   template <class T>
   SHOAL_INLINE void apply(int64_t i, T gradient) const {
-    constexpr float kKeep = 0.1f, kBeta2 = 0.999f, kRest = 0.001f, kEpsilon = 1e-8f;  // 1 - beta1 is 0.1
+    constexpr float kKeep = 0.1f, kEpsilon = 1e-8f;  // 1 - beta1 is 0.1
     const T w = load<T>(at.weights + i);
     const T g = gradient + decay * w;
     const T m = load<T>(at.first + i), v = load<T>(at.second + i);
     const T m_new = m + kKeep * (g - m);
-    const T v_new = kBeta2 * v + kRest * g * g;
+    const T v_new = beta2 * v + rest * g * g;
     store(at.first + i, m_new);
     store(at.second + i, v_new);
     store(at.weights + i, w * shrink - step * m_new / (sqrt(v_new) * root + kEpsilon));

@@ -35,6 +35,7 @@ struct Update {
   int optimizer;
   float learning_rate, weight_decay, momentum;
   float adam_step, adam_root;  // learning_rate / (1 - beta1^t), 1 / sqrt(1 - beta2^t)
+  float beta2, beta2_rest;     // of adam's second moment, and 1 - beta2
   float clip, label_smoothing;
   float dropout_scale;        // 1 / (1 - rate)
   int32_t dropout_threshold;  // of 2^24; 0: no dropout

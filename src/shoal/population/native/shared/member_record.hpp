@@ -25,7 +25,8 @@
   FIELD(double, dropout)           \
   FIELD(double, warmup)            \
   FIELD(double, clip)              \
-  FIELD(double, label_smoothing)
+  FIELD(double, label_smoothing)   \
+  FIELD(double, beta2)
 
 namespace shoal {
 
