@@ -175,7 +175,7 @@ def test_what_trains_now_and_which_workers_were_lost(window, run):
         page.get_by_text("of the best of 63 recipes so far").wait_for()
         facts = text(page, "facts")
         assert "in the race now\n32 recipes" in facts  # ten of each rung, and two that did not diverge
-        for words in ("workers busy\n1 of 2", "shards done\n40, 3 waiting", "workers lost\n1, 2 shards computed again"):
+        for words in ("busy\n1 of 2", "done\n40, 3 waiting", "workers lost\n1; now there are 2", "repeated\n2"):
             assert words in facts
         recording.write("end", last=True, score=None, ended="", ensemble=[[0, 1.0]], best=0)
         wait_until(lambda: "in the race now\n\u2013" in text(page, "facts"))

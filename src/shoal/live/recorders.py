@@ -98,7 +98,7 @@ class SearchRecorder(Recorder):
         self.recording.write(
             "end", last=True, score=outcome.honest.as_dict(), ended=result.ended,
             ensemble=[[number, _rounded(share)] for number, share in shares.items()], best=outcome.best.number,
-            recipes=len(result.candidates), folds=len(result.problem.folds),
+            recipes=len(outcome.board), folds=len(result.problem.folds),
         )  # fmt: skip
 
     def _record(self, stage: str, trained: list[Candidate]) -> None:

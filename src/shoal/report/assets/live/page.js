@@ -27,12 +27,13 @@ function search() {
   const dots = new Dots(at("dots"), shown);
   const summary = make("p", { id: "live-summary", class: "unseen" });
   const keys = ["in the race", "dropped", "trained to its end", "in the final model"].map((name, place) => make("span", { class: `key fate${place}` }, name));
-  at("dots").append(make("p", { class: "small keys" }, make("span", {}, "A dot is a recipe, trained on every fold:"), ...keys, make("span", { class: "key bestline" }, "highest so far")), player(), summary);
+  at("dots").prepend(make("p", { class: "small keys" }, make("span", {}, "A dot is a recipe, trained on every fold:"), ...keys, make("span", { class: "key bestline" }, "highest so far")));
+  at("dots").append(player(), summary);
   const [tallies, tables] = [new Tallies(at("tallies"), shown), new SearchTables(at("tables"), shown)];
   let told = -Infinity;
   return {
     paint(run, clock, now) {
-      dots.show(run);
+      dots.show(run, page.run.end || page.state !== "running" ? page.run.time : 0);
       const behind = page.replay || page.state !== "running" || run.end || still.matches ? 0 : BEHIND;
       dots.paint(behind ? clock - behind : Infinity, now);
     },
