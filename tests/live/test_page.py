@@ -12,7 +12,7 @@ from support.waiting import wait_until
 
 from shoal.live.page import write_replay
 from shoal.live.recording import Recording
-from shoal.runs.kinds import FINETUNE, STOP, read_run
+from shoal.runs.kinds import FINETUNE, STOP, TRAIN, read_run
 
 SHIFTS = """() => { window.shift = 0; new PerformanceObserver((list) => {
   for (const entry of list.getEntries()) window.shift += entry.value;
@@ -202,3 +202,40 @@ def test_a_replay_is_one_file_that_plays_and_can_be_moved(window, run):
         page.get_by_role("button", name="Continue").click()
         page.get_by_role("button", name="Pause").wait_for()
         page.get_by_text(re.compile(r"of the best of [5-9],\d{3} recipes so far")).wait_for()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_training_is_legible_as_charts_and_as_a_table(window, tmp_path, scheme):
+    with running(tmp_path / "run", TRAIN) as folder:
+        recording = Recording(folder.path, print, FakeTime())
+        predicted = {"seconds_per_epoch": 1.5, "seconds": 6.0, "start_seconds": 2.0, "metric": "r2", "accuracy": 0.9}
+        about = {"title": "houses.csv", "net": "mlp:8-16-1", "predicted": predicted}
+        recording.write("begin", kind="train", host="here", pid=1, **about)
+        started = {"strategy": "local_sgd", "backend": "processes", "workers": 2, "rows": 100, "parameters": 161}
+        recording.write("started", epochs=3, **started)
+        for epoch in range(3):
+            loss = 1 / (epoch + 1)
+            record = {"epoch": epoch, "train_loss": loss, "valid_loss": loss + 0.1, "seconds": 2, "communicating": 0.25}
+            recording.write("epoch", epochs=3, losses=[loss - 0.01, loss + 0.01], **record)
+        settings = {"color_scheme": scheme, "viewport": {"width": 400, "height": 800}}
+        with serving(folder.path) as server, watching(window, server.url, **settings) as page:
+            page.get_by_text("loss on the validation rows after epoch 3").wait_for()
+            assert text(page, "title") == "Training mlp:8-16-1 on houses.csv"
+            assert "seconds an epoch\n1.5 predicted, 2 measured" in text(page, "facts")
+            assert "seconds in all\n6 predicted, \u2013 measured" in text(page, "facts")
+            page.locator("#live-charts summary").click()
+            rows = page.locator("#live-charts tbody tr")
+            wait_until(lambda: rows.count() == 3)
+            assert rows.nth(2).inner_text().split("\t") == ["3", "0.3333", "0.4333", "2", "25%"]
+            told = page.locator("#live-lines desc").all_text_contents()
+            assert "worker 1: 0.99 at first, 0.3233 at last; worker 2: 1.01 at first, 0.3433 at last." in told
+            found = page.evaluate(STRUCTURE)
+            assert {name: value for name, value in found.items() if value} == {}
+            assert [part for part in page.evaluate(CONTRAST) if part[0] < (3 if part[1] else 4.5)] == []
+            assert page.evaluate("document.documentElement.scrollWidth") == 400
+            recording.write("end", last=True, metrics={"seconds": 5.5, "seconds_per_epoch": 1.8})
+            recording.write("tested", last=True, metrics={"seconds": 5.5, "test_r2": 0.8125}, waited=7.25)
+            wait_until(lambda: text(page, "figure") == "0.8125")
+            assert "seconds in all\n6 predicted, 7.25 measured" in text(page, "facts")
+            assert "R\u00b2 on the test rows\n0.9 predicted, 0.8125 measured" in text(page, "facts")
+        recording.close()

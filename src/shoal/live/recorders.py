@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -143,6 +143,10 @@ class TrainingRecorder(Recorder):
 
     def finished(self, result: Any) -> None:
         self.recording.write("end", last=True, metrics=_numbers(result.metrics.items()))
+
+    def tested(self, metrics: Mapping[str, Any], waited: float) -> None:
+        """The scores on the test rows are known; `waited`: seconds from the start of the workers to their end."""
+        self.recording.write("tested", last=True, metrics=_numbers(metrics.items()), waited=_rounded(waited))
 
 
 class FinetuneRecorder(Recorder):

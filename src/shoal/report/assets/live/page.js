@@ -57,20 +57,19 @@ requestAnimationFrame(() => requestAnimationFrame(() => document.body.classList.
 
 function updatePanels(run, clock, now) {
   const { about } = run;
-  const title = about.target ? `Predicting ${about.target} in ${about.title}` : about.title || data.run;
-  say(at("title"), title);
   say(at("stage"), page.replay ? `Replay: ${stageWords(run, "running")}` : stageWords(run, page.state));
   const share = shareDone(run, clock, page.replay ? "running" : page.state);
   at("progress").setAttribute("aria-valuenow", Math.round(share * 100));
   at("progress").firstChild.style.transform = `scaleX(${share.toFixed(4)})`;
   if (data.kind === "search") {
+    say(at("title"), about.target ? `Predicting ${about.target} in ${about.title}` : about.title || data.run);
     const [figure, meaning] = headline(run, shown);
     say(at("figure"), figure);
     say(at("meaning"), meaning);
-    say(document.head.querySelector("title"), `${figure} \u00b7 ${about.title || data.run} \u00b7 Shoal`);
   }
   notes.update(run);
   view.panels(run, now);
+  say(document.head.querySelector("title"), `${at("figure").textContent} \u00b7 ${about.title || data.run} \u00b7 Shoal`);
   showButtons();
 }
 

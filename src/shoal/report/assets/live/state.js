@@ -95,6 +95,7 @@ class Run {
       logged: () => { this.steps.push(event); },
       sample: () => { this.steps.push(event); },
       end: () => this.finish(event),
+      tested: () => { this.end = { ...this.end, ...event }; },
     };
     if (Object.hasOwn(known, event.e)) known[event.e]();
   }
