@@ -261,7 +261,7 @@ class Dots {
     for (let value = Math.ceil(low / step - 1e-9) * step; value <= high + step / 1e6; value += step) {
       const y = this.y(value);
       parts.push(draw("line", { x1: left, x2: right, y1: y, y2: y, class: "hair" }));
-      if (!cut || y < bottom - 14) label(y, this.shown.score(value, step));
+      if (!cut || y < bottom - 20) label(y, this.shown.score(value, step));
     }
     const wide = timeStep(end / (this.width < 500 ? 4 : 8));
     for (let value = 0; value <= end + wide / 1e6; value += wide) {

@@ -62,7 +62,7 @@ function trainingFacts({ started, latest, about, end, steps }, timed) {
     ["rows", started ? started.rows.toLocaleString("en-US") : NONE],
     ["parameters", started ? started.parameters.toLocaleString("en-US") : NONE],
     ["rows a second", last.samples_per_second ? Math.round(last.samples_per_second).toLocaleString("en-US") : NONE],
-    ["communicating", several ? `${share(last.communicating)} of the time` : null],
+    ["communicating", several && typeof last.communicating === "number" ? `${share(last.communicating)} of the time` : null],
     ["folds done", fold ? `${fold.fold + 1} of ${fold.folds}` : null],
     ["process", about.host ? `${about.pid} on ${about.host}` : NONE],
   ];
@@ -73,7 +73,7 @@ function trainingFacts({ started, latest, about, end, steps }, timed) {
 function predictedFacts(predicted, { metrics = {}, waited }, timed) {
   const mean = timed.length ? timed.reduce((sum, { seconds }) => sum + seconds, 0) / timed.length : null;
   const score = metrics[`test_${predicted.metric}`];
-  const said = (name, before, now) => (typeof before === "number" ? [[name, `${significant(before)} predicted, ${significant(now)} measured`]] : []);
+  const said = (name, before, now) => (typeof before === "number" ? [[name, `${significant(before)} predicted${typeof now === "number" ? `, ${significant(now)} measured` : ""}`]] : []);
   return [
     ...said("seconds an epoch", predicted.seconds_per_epoch, metrics.seconds_per_epoch ?? mean),
     ...said("seconds in all", predicted.seconds, predicted.start_seconds ? waited : metrics.seconds),

@@ -11,7 +11,7 @@ class Chart {
     this.image = draw("svg", { role: "img", "aria-labelledby": `${id}-title ${id}-words` }, this.title, this.words);
     this.keys = names.map((name, place) => make("span", { class: `key hue${place}`, hidden: true }, name));
     this.legend = make("p", { class: "small keys" }, ...this.keys);
-    this.box = make("figure", { hidden: true }, make("figcaption", {}, title), this.image, this.legend);
+    this.box = make("figure", { hidden: true }, make("figcaption", {}, title), this.image, ...(names.length > 1 ? [this.legend] : []));
     place.append(this.box);
   }
 

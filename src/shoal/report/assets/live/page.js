@@ -8,6 +8,7 @@ const page = {
   replay: null, panels: -Infinity, tables: -Infinity, report: "", asked: false,
 };
 const shown = new Shown(page.run);
+const STOP = { search: "Stop and keep the best", train: "Stop after this epoch and save", finetune: "Stop and save a checkpoint" }[data.kind] || "Stop";
 
 // ---- what is shown ----
 
@@ -167,12 +168,12 @@ function askToStop() {
   if (!button.classList.contains("sure")) {
     button.classList.add("sure");
     say(button, "Really stop? Click again");
-    setTimeout(() => { if (!page.asked) { button.classList.remove("sure"); say(button, "Stop and keep the best"); } }, 4000);
+    setTimeout(() => { if (!page.asked) { button.classList.remove("sure"); say(button, STOP); } }, 4000);
     return;
   }
   page.asked = true;
   button.setAttribute("aria-disabled", "true");
-  say(button, "Stopping, keeping the best");
+  say(button, "Stopping");
   fetch(`stop${location.search}`, { method: "POST" }).then((answer) => {
     if (answer.ok) return null;
     page.asked = false;
@@ -237,6 +238,7 @@ function becomeReport(version) {
 }
 
 function start() {
+  say(at("stop"), STOP);
   at("stop").addEventListener("click", askToStop);
   if (data.about) page.run.about = data.about; // so that the heading has its size before the first events
   if (data.events === null) connect();

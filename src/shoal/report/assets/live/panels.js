@@ -88,7 +88,7 @@ function headline(run, shown) {
   if (end && end.score) {
     const { corrected, low, high, problem, raw } = end.score;
     if (problem) return [shown.score(raw), `${metric} of the final model on the rows it did not train on; ${problem}.`];
-    return [shown.score(corrected), `${metric} to expect on new rows; the 95% interval is ${shown.score(low)} to ${shown.score(high)}. Corrected for choosing among ${counted(end.recipes || tried, "recipe")}.`];
+    return [shown.score(corrected), `${metric} to expect on new rows; the 95% interval is ${shown.score(low)} to ${shown.score(high)}.${tried > 1 ? ` Corrected for choosing among ${counted(end.recipes || tried, "recipe")}.` : ""}`];
   }
   if (!latest.best || latest.best[1] === null) return [NONE, "Nothing has been measured yet."];
   const range = latest.range ? ` Choosing the best flatters it: expect about ${shown.score(latest.range[0])} to ${shown.score(latest.range[2])} on new rows.` : "";
