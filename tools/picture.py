@@ -1,4 +1,4 @@
-"""The README's picture of a search, from its replay, in light and dark: `python tools/picture.py RUN docs/pictures/live`.
+"""The README's picture of a search from its replay, light and dark: `python tools/picture.py RUN docs/pictures/live`.
 
 It needs Playwright and Chromium. The pictures in the repository are of `shoal search --demo --recipes 240 --seeds 1`.
 """
