@@ -103,7 +103,8 @@ def test_hostile_names_are_text(window, run):
     recording.write("dots", stage=NASTY, dots=[recipe, *dots(1, [0.6, None])])
     recording.write("now", stage="__proto__", share=0.1, tried=3, best=[0, 0.7], range=None)
     with open(path / "live.jsonl", "ab") as file:
-        file.write(b'{"e":"__proto__","t":1}\n{"e":"constructor","t":1}\nnull\n[]\n{"e":5}\n{"half')
+        file.write(b'{"e":"__proto__","t":1}\n{"e":"constructor","t":1}\nnull\n[]\n{"e":5}\n{"e":"note"}\n')
+        file.write(b'{"e":"dots","t":11,"dots":null}\n{"e":"rung","t":11,"kept":5}\n{"half')
     with serving(path) as server, watching(window, server.url) as page:
         page.get_by_text("of the best of 3 recipes so far").wait_for()
         assert page.locator("#live-title").text_content() == f"Predicting {NASTY} in {NASTY}"

@@ -186,11 +186,12 @@ function askToStop() {
 
 function take(lines, now) {
   for (const line of lines) {
-    let event = null;
-    try { event = JSON.parse(line); } catch { continue; } // a process was killed while it wrote
-    if (event === null || typeof event.e !== "string") continue;
-    page.events.push(event);
-    page.run.apply(event);
+    try { // a process was killed while it wrote, or somebody changed the file
+      const event = JSON.parse(line);
+      if (event === null || typeof event.e !== "string" || typeof event.t !== "number") continue;
+      page.run.apply(event);
+      page.events.push(event);
+    } catch { continue; }
   }
   page.arrived = now;
   page.dirty = true;

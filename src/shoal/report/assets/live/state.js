@@ -160,7 +160,7 @@ class Run {
 
   finish(event) {
     this.end = event;
-    this.chosen = (event.ensemble || []).map(([number]) => number);
+    this.chosen = (event.ensemble || []).map(([number]) => number).filter((number) => this.recipes[number]);
     const found = this.recipes.filter(Boolean);
     const most = found.reduce((sum, { epochs }) => Math.max(sum, epochs), 0);
     for (const { number, epochs } of found) if (this.status.at(number) === GOING) this.status.set(number, epochs === most ? DONE : DROPPED);
