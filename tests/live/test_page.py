@@ -69,6 +69,9 @@ def test_a_page_that_loses_its_server_says_so_and_continues_where_it_was(window,
             page.get_by_text("of the best of 60 recipes so far").wait_for()
             server.close()
             page.get_by_text("Connection lost").wait_for()
+            page.locator("#live-stop").click()
+            page.locator("#live-stop").click()
+            page.get_by_role("button", name="No connection. Click to try again").wait_for()
             recording.write("dots", stage="searching", dots=dots(tried, [0.95]))
             recording.write("now", stage="searching", tried=tried + 1, best=[tried, 0.95], range=None)
             with serving(path, port=port) as second:

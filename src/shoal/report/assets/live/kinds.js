@@ -18,7 +18,7 @@ function trainingView() {
       const epochs = epochsOf(run);
       say(at("title"), about.net ? `Training ${about.net} on ${about.title}` : about.title || data.run);
       const [figure, meaning] = trainingHeadline(run, epochs);
-      say(at("figure"), figure);
+      sayFigure(figure);
       say(at("meaning"), meaning);
       loss.update([pairsOf(epochs, "epoch", "train_loss"), pairsOf(epochs, "epoch", "valid_loss")], "epoch");
       accuracy.update([pairsOf(epochs, "epoch", "valid_accuracy")], "epoch");
@@ -113,7 +113,7 @@ function finetuneView() {
       say(at("title"), about.model ? `Fine-tuning ${about.model} on ${about.title}` : about.title || data.run);
       const tested = pairsOf(steps, "step", "eval_loss").at(-1);
       const found = tested ? tested[1] : latest.loss;
-      say(at("figure"), significant(found));
+      sayFigure(significant(found));
       say(at("meaning"), tested ? "loss on the test texts, lower is better" : typeof found === "number" ? "training loss so far" : "Nothing has been measured yet.");
       loss.update([pairsOf(steps, "step", "loss"), pairsOf(steps, "step", "eval_loss")], "step");
       rate.update([pairsOf(steps, "step", "learning_rate")], "step");

@@ -56,6 +56,11 @@ const views = { search, train: trainingView, finetune: finetuneView };
 const view = (views[data.kind] || search)();
 requestAnimationFrame(() => requestAnimationFrame(() => document.body.classList.remove("empty")));
 
+// The number in large type; nothing is known yet: a faint dash that is no text.
+function sayFigure(text) {
+  say(at("figure"), text === NONE ? "" : text);
+}
+
 function updatePanels(run, clock, now) {
   const { about } = run;
   say(at("stage"), page.replay ? `Replay: ${stageWords(run, "running")}` : stageWords(run, page.state));
@@ -65,12 +70,12 @@ function updatePanels(run, clock, now) {
   if (data.kind === "search") {
     say(at("title"), about.target ? `Predicting ${about.target} in ${about.title}` : about.title || data.run);
     const [figure, meaning] = headline(run, shown);
-    say(at("figure"), figure);
+    sayFigure(figure);
     say(at("meaning"), meaning);
   }
   notes.update(run);
   view.panels(run, now);
-  say(document.head.querySelector("title"), `${at("figure").textContent} \u00b7 ${about.title || data.run} \u00b7 Shoal`);
+  say(document.head.querySelector("title"), [at("figure").textContent, about.title || data.run, "Shoal"].filter(Boolean).join(" \u00b7 "));
   showButtons();
 }
 
@@ -179,7 +184,11 @@ function askToStop() {
     page.asked = false;
     button.removeAttribute("aria-disabled");
     return answer.text().then((text) => say(button, text.trim()));
-  }, () => { page.asked = false; });
+  }, () => {
+    page.asked = false;
+    button.removeAttribute("aria-disabled");
+    say(button, "No connection. Click to try again");
+  });
 }
 
 // ---- events ----
@@ -215,7 +224,7 @@ function connect() {
   source.addEventListener("over", () => source.close());
   source.onerror = () => {
     const ended = source.readyState === EventSource.CLOSED;
-    say(at("connection"), ended ? "The server of this page has ended. To open it again: shoal watch" : "Connection lost. Trying again");
+    say(at("connection"), ended ? "The server of this page has ended. To open it again: shoal watch" : "Connection lost. Trying again. If the run was killed: shoal watch");
   };
 }
 
