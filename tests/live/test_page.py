@@ -4,15 +4,18 @@ import json
 import re
 import signal
 
+import numpy as np
 import pytest
 from support.commands import start
 from support.live import ABOUT, DOTS_SHOWN, FakeTime, dots, record_search, running, serving, watching
 from support.pages import CONTRAST, NASTY, STRUCTURE
 from support.waiting import wait_until
 
+from shoal import ShoalClassifier
 from shoal.live.page import write_replay
+from shoal.live.recorders import SearchRecorder
 from shoal.live.recording import Recording
-from shoal.runs.kinds import FINETUNE, STOP, TRAIN, read_run
+from shoal.runs.kinds import FINETUNE, LIVE, STOP, TRAIN, read_run
 
 SHIFTS = """() => { window.shift = 0; new PerformanceObserver((list) => {
   for (const entry of list.getEntries()) window.shift += entry.value;
@@ -184,6 +187,25 @@ def test_what_trains_now_and_which_workers_were_lost(window, run):
         recording.write("end", last=True, score=None, ended="", ensemble=[[0, 1.0]], best=0)
         wait_until(lambda: "in the race now\n\u2013" in text(page, "facts"))
         assert "workers busy\n\u2013" in text(page, "facts")
+
+
+def test_more_seeds_of_a_recipe_are_no_more_recipes(window, tmp_path):
+    """A real search with two seeds: page and leaderboard have the same number of recipes."""
+    X = np.random.default_rng(0).normal(size=(120, 3))
+    with running(tmp_path / "run") as folder, SearchRecorder(folder.path, ABOUT, print) as recorder:
+        quick = {"recipes": 6, "seeds": 3, "epochs": 9, "cv": 2, "n_jobs": 1, "explain_seconds": 0}
+        model = ShoalClassifier(**quick, callbacks=[recorder]).fit(X, X[:, 0] > 0)
+        recipes, networks = len(model.board_), model.n_networks_
+        assert networks > 2 * recipes
+        with serving(folder.path) as server, watching(window, server.url) as page:
+            page.get_by_text(f"Corrected for choosing among {recipes} recipes").wait_for()
+            facts = text(page, "facts")
+            assert f"recipes tried\n{recipes}\n" in facts
+            assert f"networks trained\n{networks}\n" in facts
+        lines = (folder.path / LIVE).read_text().splitlines(keepends=True)
+        (folder.path / LIVE).write_text("".join(line for line in lines if '"e":"end"' not in line))
+        with serving(folder.path) as server, watching(window, server.url) as page:  # as it was before the end
+            page.get_by_text(f"accuracy of the best of {recipes} recipes so far").wait_for()
 
 
 def test_a_replay_is_one_file_that_plays_and_can_be_moved(window, run):
