@@ -76,7 +76,7 @@ class MLflow(Tracker):
         if run and self._continues(self._client.get_run(run)):
             return run
         if active is not None and USED not in active.data.tags:
-            self._run, self._experiment = self._active, active.info.experiment_id
+            self._run, self._experiment = active.info.run_id, active.info.experiment_id
             self._client.set_tag(self._run, USED, "1")
         else:  # parameters of one run cannot change, so another search needs another run
             self._experiment = self._find_experiment() if active is None else active.info.experiment_id
