@@ -84,6 +84,35 @@ def test_intervals_say_how_many_rows_they_cover(regressor, rows):
     assert len(inside.get_xdata()) == round(display.covered_ * len(y))
 
 
+def test_calibration_of_two_classes_is_that_of_scikit_learn(classifier):
+    from sklearn.calibration import calibration_curve
+
+    model, X = classifier
+    y = np.where(X[:, 1] > 0, "yes", "no")  # something that it cannot know
+    display = plots.CalibrationDisplay.from_estimator(model, X, y, n_bins=5)
+    observed, predicted = calibration_curve(y == "yes", model.predict_proba(X)[:, 1], n_bins=5)
+    assert np.allclose(display.observed, observed)
+    assert np.allclose(display.predicted, predicted)
+    assert display.rows.sum() == len(X)
+    assert display.ax_.get_xlabel() == "predicted probability of yes"
+
+
+def test_calibration_of_many_classes_is_about_the_predicted_one():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(200, 3))
+    y = X.argmax(axis=1)
+    model = ShoalClassifier(**QUICK).fit(X[:150], y[:150])
+    display = plots.CalibrationDisplay.from_estimator(model, X[150:], y[150:])
+    right = (model.predict(X[150:]) == y[150:]).mean()
+    assert np.isclose(display.observed @ display.rows / 50, right)
+    assert np.isclose(display.predicted @ display.rows / 50, model.predict_proba(X[150:]).max(axis=1).mean())
+
+
+def test_calibration_needs_probabilities(regressor, rows):
+    with pytest.raises(UserError, match="classifier of one target"):
+        plots.CalibrationDisplay.from_estimator(regressor, *rows)
+
+
 def test_displays_draw_again_where_they_are_told(regressor):
     import matplotlib.pyplot as plt
 

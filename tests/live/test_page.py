@@ -4,15 +4,18 @@ import json
 import re
 import signal
 
+import numpy as np
 import pytest
 from support.commands import start
 from support.live import ABOUT, DOTS_SHOWN, FakeTime, dots, record_search, running, serving, watching
 from support.pages import CONTRAST, NASTY, STRUCTURE
 from support.waiting import wait_until
 
+from shoal import ShoalClassifier
 from shoal.live.page import write_replay
+from shoal.live.recorders import SearchRecorder
 from shoal.live.recording import Recording
-from shoal.runs.kinds import FINETUNE, STOP, read_run
+from shoal.runs.kinds import FINETUNE, LIVE, STOP, TRAIN, read_run
 
 SHIFTS = """() => { window.shift = 0; new PerformanceObserver((list) => {
   for (const entry of list.getEntries()) window.shift += entry.value;
@@ -69,6 +72,9 @@ def test_a_page_that_loses_its_server_says_so_and_continues_where_it_was(window,
             page.get_by_text("of the best of 60 recipes so far").wait_for()
             server.close()
             page.get_by_text("Connection lost").wait_for()
+            page.locator("#live-stop").click()
+            page.locator("#live-stop").click()
+            page.get_by_role("button", name="No connection. Click to try again").wait_for()
             recording.write("dots", stage="searching", dots=dots(tried, [0.95]))
             recording.write("now", stage="searching", tried=tried + 1, best=[tried, 0.95], range=None)
             with serving(path, port=port) as second:
@@ -103,7 +109,8 @@ def test_hostile_names_are_text(window, run):
     recording.write("dots", stage=NASTY, dots=[recipe, *dots(1, [0.6, None])])
     recording.write("now", stage="__proto__", share=0.1, tried=3, best=[0, 0.7], range=None)
     with open(path / "live.jsonl", "ab") as file:
-        file.write(b'{"e":"__proto__","t":1}\n{"e":"constructor","t":1}\nnull\n[]\n{"e":5}\n{"half')
+        file.write(b'{"e":"__proto__","t":1}\n{"e":"constructor","t":1}\nnull\n[]\n{"e":5}\n{"e":"note"}\n')
+        file.write(b'{"e":"dots","t":11,"dots":null}\n{"e":"rung","t":11,"kept":5}\n{"half')
     with serving(path) as server, watching(window, server.url) as page:
         page.get_by_text("of the best of 3 recipes so far").wait_for()
         assert page.locator("#live-title").text_content() == f"Predicting {NASTY} in {NASTY}"
@@ -175,11 +182,30 @@ def test_what_trains_now_and_which_workers_were_lost(window, run):
         page.get_by_text("of the best of 63 recipes so far").wait_for()
         facts = text(page, "facts")
         assert "in the race now\n32 recipes" in facts  # ten of each rung, and two that did not diverge
-        for words in ("workers busy\n1 of 2", "shards done\n40, 3 waiting", "workers lost\n1, 2 shards computed again"):
+        for words in ("busy\n1 of 2", "done\n40, 3 waiting", "workers lost\n1; now there are 2", "repeated\n2"):
             assert words in facts
         recording.write("end", last=True, score=None, ended="", ensemble=[[0, 1.0]], best=0)
         wait_until(lambda: "in the race now\n\u2013" in text(page, "facts"))
         assert "workers busy\n\u2013" in text(page, "facts")
+
+
+def test_more_seeds_of_a_recipe_are_no_more_recipes(window, tmp_path):
+    """A real search with two seeds: page and leaderboard have the same number of recipes."""
+    X = np.random.default_rng(0).normal(size=(120, 3))
+    with running(tmp_path / "run") as folder, SearchRecorder(folder.path, ABOUT, print) as recorder:
+        quick = {"recipes": 6, "seeds": 3, "epochs": 9, "cv": 2, "n_jobs": 1, "explain_seconds": 0}
+        model = ShoalClassifier(**quick, callbacks=[recorder]).fit(X, X[:, 0] > 0)
+        recipes, networks = len(model.board_), model.n_networks_
+        assert networks > 2 * recipes
+        with serving(folder.path) as server, watching(window, server.url) as page:
+            page.get_by_text(f"Corrected for choosing among {recipes} recipes").wait_for()
+            facts = text(page, "facts")
+            assert f"recipes tried\n{recipes}\n" in facts
+            assert f"networks trained\n{networks}\n" in facts
+        lines = (folder.path / LIVE).read_text().splitlines(keepends=True)
+        (folder.path / LIVE).write_text("".join(line for line in lines if '"e":"end"' not in line))
+        with serving(folder.path) as server, watching(window, server.url) as page:  # as it was before the end
+            page.get_by_text(f"accuracy of the best of {recipes} recipes so far").wait_for()
 
 
 def test_a_replay_is_one_file_that_plays_and_can_be_moved(window, run):
@@ -202,3 +228,40 @@ def test_a_replay_is_one_file_that_plays_and_can_be_moved(window, run):
         page.get_by_role("button", name="Continue").click()
         page.get_by_role("button", name="Pause").wait_for()
         page.get_by_text(re.compile(r"of the best of [5-9],\d{3} recipes so far")).wait_for()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_training_is_legible_as_charts_and_as_a_table(window, tmp_path, scheme):
+    with running(tmp_path / "run", TRAIN) as folder:
+        recording = Recording(folder.path, print, FakeTime())
+        predicted = {"seconds_per_epoch": 1.5, "seconds": 6.0, "start_seconds": 2.0, "metric": "r2", "accuracy": 0.9}
+        about = {"title": "houses.csv", "net": "mlp:8-16-1", "predicted": predicted}
+        recording.write("begin", kind="train", host="here", pid=1, **about)
+        started = {"strategy": "local_sgd", "backend": "processes", "workers": 2, "rows": 100, "parameters": 161}
+        recording.write("started", epochs=3, **started)
+        for epoch in range(3):
+            loss = 1 / (epoch + 1)
+            record = {"epoch": epoch, "train_loss": loss, "valid_loss": loss + 0.1, "seconds": 2, "communicating": 0.25}
+            recording.write("epoch", epochs=3, losses=[loss - 0.01, loss + 0.01], **record)
+        settings = {"color_scheme": scheme, "viewport": {"width": 400, "height": 800}}
+        with serving(folder.path) as server, watching(window, server.url, **settings) as page:
+            page.get_by_text("loss on the validation rows after epoch 3").wait_for()
+            assert text(page, "title") == "Training mlp:8-16-1 on houses.csv"
+            assert "seconds an epoch\n1.5 predicted, 2 measured" in text(page, "facts")
+            assert "seconds in all\n6 predicted\n" in text(page, "facts")
+            page.locator("#live-charts summary").click()
+            rows = page.locator("#live-charts tbody tr")
+            wait_until(lambda: rows.count() == 3)
+            assert rows.nth(2).inner_text().split("\t") == ["3", "0.3333", "0.4333", "2", "25%"]
+            told = page.locator("#live-lines desc").all_text_contents()
+            assert "worker 1: 0.99 at first, 0.3233 at last; worker 2: 1.01 at first, 0.3433 at last." in told
+            found = page.evaluate(STRUCTURE)
+            assert {name: value for name, value in found.items() if value} == {}
+            assert [part for part in page.evaluate(CONTRAST) if part[0] < (3 if part[1] else 4.5)] == []
+            assert page.evaluate("document.documentElement.scrollWidth") == 400
+            recording.write("end", last=True, metrics={"seconds": 5.5, "seconds_per_epoch": 1.8})
+            recording.write("tested", last=True, metrics={"seconds": 5.5, "test_r2": 0.8125}, waited=7.25)
+            wait_until(lambda: text(page, "figure") == "0.8125")
+            assert "seconds in all\n6 predicted, 7.25 measured" in text(page, "facts")
+            assert "R\u00b2 on the test rows\n0.9 predicted, 0.8125 measured" in text(page, "facts")
+        recording.close()

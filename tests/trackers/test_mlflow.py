@@ -97,6 +97,26 @@ def test_an_active_run_is_used_and_left_open(model_with, store_uri, runs_in):
     assert {"mine", "honest_score"} <= set(run.data.metrics)
 
 
+def test_more_searches_in_an_active_run_become_its_child_runs(store_uri, runs_in, rows):
+    """Parameters of a run cannot change, and a second search must not remove what the first has logged."""
+    import mlflow
+    from sklearn.model_selection import cross_val_score
+
+    mlflow.set_tracking_uri(store_uri)
+    mlflow.set_experiment("shoal")
+    quick = {"seeds": 1, "cv": 2, "n_jobs": 1, "epochs": 5, "explain_seconds": 0, "callbacks": [MLflow(store_uri)]}
+    with mlflow.start_run() as active:
+        ShoalRegressor(recipes=2, **quick).fit(*rows)
+        cross_val_score(ShoalRegressor(recipes=3, **quick), *rows, cv=2)
+    _, (run,), inner = runs_in()
+    assert run.info.run_id == active.info.run_id
+    assert run.data.params["recipes"] == "2"
+    searches = [one for one in inner if "shoal.rank" not in one.data.tags]
+    assert [(one.info.status, one.data.params["recipes"]) for one in searches] == [("FINISHED", "3")] * 2
+    assert all(one.data.tags["mlflow.parentRunId"] == run.info.run_id for one in searches)
+    assert len(inner) == 2 + 2 + 2 * 3
+
+
 def test_a_store_that_is_gone_warns_once_and_changes_nothing(model_with):
     alone = model_with()
     with pytest.warns(UserWarning, match="does not get the rest of this run") as seen:

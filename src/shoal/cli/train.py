@@ -213,6 +213,8 @@ def _train(job: Job, subject: NetworkAndData, output: Destinations, predicted: M
                 result = _run(job, model, sets, screen, [TrainingScreen(screen, folder), *recorders, trackers])
             waited = time.perf_counter() - begun
             _conclude(screen, result, subject, job)
+        for recorder in recorders:
+            recorder.tested(result.metrics, waited)
         if predicted is not None:
             for line in compared(predicted, result.metrics, waited):
                 screen.say(line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -96,7 +96,7 @@ class SearchRecorder(Recorder):
         self.recording.write(
             "end", last=True, score=outcome.honest.as_dict(), ended=result.ended,
             ensemble=[[number, _rounded(share)] for number, share in shares.items()], best=outcome.best.number,
-            recipes=len(result.candidates), folds=len(result.problem.folds),
+            recipes=len(outcome.board), folds=len(result.problem.folds),
         )  # fmt: skip
 
     def _record(self, stage: str, trained: list[Candidate]) -> None:
@@ -141,6 +141,10 @@ class TrainingRecorder(Recorder):
 
     def finished(self, result: Any) -> None:
         self.recording.write("end", last=True, metrics=_numbers(result.metrics.items()))
+
+    def tested(self, metrics: Mapping[str, Any], waited: float) -> None:
+        """The scores on the test rows are known; `waited`: seconds from the start of the workers to their end."""
+        self.recording.write("tested", last=True, metrics=_numbers(metrics.items()), waited=_rounded(waited))
 
 
 class FinetuneRecorder(Recorder):

@@ -18,7 +18,7 @@ from shoal.trackers.tracker import FAILED, FINISHED, STOPPED, Tracker, need
 STATUS = {FINISHED: "FINISHED", STOPPED: "KILLED", FAILED: "FAILED"}
 SECONDS_TO_CONNECT = 10.0
 LONGEST = 500  # characters of a parameter, as all versions of MLflow take them
-PARENT, RANK = "mlflow.parentRunId", "shoal.rank"  # tags
+PARENT, RANK, USED = "mlflow.parentRunId", "shoal.rank", "shoal.used"  # tags
 
 
 @dataclass(eq=False)
@@ -26,8 +26,9 @@ class MLflow(Tracker):
     """A callback that logs to MLflow: parameters, scores of each rung, the honest score, the report and the model.
 
     The best recipes of a search, at most 100, become child runs. A search that is resumed continues its run. Within
-    `with mlflow.start_run():` it logs to that run and leaves it open. A server that fails causes one warning, and the
-    search goes on without it. Needs MLflow: `pip install 'shoal-ml[mlflow]'`.
+    `with mlflow.start_run():` the first search logs to that run and leaves it open, and others get child runs. A
+    server that fails causes one warning, and the search goes on without it. Needs MLflow:
+    `pip install 'shoal-ml[mlflow]'`.
 
     Parameters
     ----------
@@ -71,17 +72,27 @@ class MLflow(Tracker):
         from mlflow import MlflowClient
 
         self._client = MlflowClient(self.uri)
-        if self._active is None and run and self._client.get_run(run).info.lifecycle_stage == "active":
-            self._run, self._experiment = run, self._client.get_run(run).info.experiment_id
-            self._client.update_run(run, status="RUNNING")
+        active = None if self._active is None else self._client.get_run(self._active)
+        if run and self._continues(self._client.get_run(run)):
             return run
-        if self._active is not None:
-            self._run, self._experiment = self._active, self._client.get_run(self._active).info.experiment_id
-        else:
-            self._experiment = self._find_experiment()
-            self._run = self._client.create_run(self._experiment).info.run_id
+        if active is not None and USED not in active.data.tags:
+            self._run, self._experiment = active.info.run_id, active.info.experiment_id
+            self._client.set_tag(self._run, USED, "1")
+        else:  # parameters of one run cannot change, so another search needs another run
+            self._experiment = self._find_experiment() if active is None else active.info.experiment_id
+            tags = None if active is None else {PARENT: self._active}
+            self._run = self._client.create_run(self._experiment, tags=tags).info.run_id
         self._send(self._run, parameters)
         return str(self._run)
+
+    def _continues(self, earlier: Any) -> bool:
+        """Continue an earlier run of the same search, unless it was deleted or another one is active."""
+        outer = (None, earlier.info.run_id, earlier.data.tags.get(PARENT))
+        if earlier.info.lifecycle_stage != "active" or self._active not in outer:
+            return False
+        self._run, self._experiment = earlier.info.run_id, earlier.info.experiment_id
+        self._client.update_run(self._run, status="RUNNING")
+        return True
 
     def log(self, step: int, scores: Scores) -> None:
         """Scores of a step."""
@@ -110,7 +121,7 @@ class MLflow(Tracker):
     def end(self, results: Scores, status: str) -> None:
         """The run is complete, or will not be."""
         self._send(self._run, {}, [(0, results)])
-        if self._active is None:
+        if self._run != self._active:
             self._client.set_terminated(self._run, STATUS[status])
 
     # ---- how ----

@@ -16,9 +16,17 @@ function timeStep(least) {
   return [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200].find((step) => step >= least) || Math.ceil(least / 86400) * 86400;
 }
 
+// Where the axis of time ends: it grows in steps up to the budget, so that the first dots are not all at its left end.
+function timeShown(time, budget) {
+  const least = Math.max(15, 1.02 * time);
+  let end = 15;
+  for (let k = 0; end < least; k += 1) end *= [2, 2, 2, 2.5][k % 4];
+  return budget && budget >= time ? Math.min(budget, end) : end;
+}
+
 class Dots {
   constructor(place, shown) {
-    Object.assign(this, { shown, run: new Run(), painted: 0, changed: -1, scale: null, from: null, moved: 0, chosen: -1, radius: 0, width: 0, paintedAt: 0, cost: 0 });
+    Object.assign(this, { shown, run: new Run(), painted: 0, changed: -1, scale: null, from: null, moved: 0, chosen: -1, radius: 0, total: 0, width: 0, paintedAt: 0, cost: 0 });
     this.axes = draw("svg", { "aria-hidden": "true", class: "axes" });
     this.canvas = make("canvas", { role: "img", "aria-label": "Score of each recipe against time", "aria-describedby": "live-summary" });
     this.marks = draw("svg", { "aria-hidden": "true", class: "marks" });
@@ -40,7 +48,9 @@ class Dots {
     this.resize();
   }
 
-  show(run) {
+  // `total`: seconds of the whole run, where it is over.
+  show(run, total) {
+    this.total = total;
     if (run === this.run) return;
     Object.assign(this, { run, painted: 0, changed: -1, scale: null });
     this.lit = null;
@@ -63,9 +73,7 @@ class Dots {
 
   wanted(clock) {
     const { about, sample, highest, time } = this.run;
-    let end = Math.max(about.budget || 0, time, 10);
-    const step = timeStep(end / 6);
-    end = about.budget && time <= about.budget ? about.budget : Math.ceil(end / step) * step;
+    const end = this.total > 0 ? Math.max(this.total, 1) : timeShown(time, about.budget);
     if (!sample.length) return { end, low: 0, high: 1, step: 0.2 };
     const sorted = Float64Array.from(sample).sort();
     const top = highest;
@@ -78,7 +86,10 @@ class Dots {
     low = Math.min(low, Math.max(least, low - span));
     const upper = Math.max(top, Math.min(most, top + span));
     const grid = niceStep(upper - low, 5);
-    return { end, low: Math.floor(low / grid) * grid, high: Math.ceil((upper + (upper - low) * 0.04) / grid) * grid, step: grid };
+    const part = grid / 5; // the edges need no line of the grid
+    const high = Math.ceil((upper + (upper - low) * 0.04) / part) * part;
+    const limit = [0, 1].find((most) => upper <= most && high > most); // of shares, and of what is at best zero
+    return { end, low: Math.floor(low / part) * part, high: limit ?? high, step: grid };
   }
 
   // Low and high of what to expect on new rows: roughly while networks train, exactly at the end.
@@ -95,7 +106,7 @@ class Dots {
     if (scale) {
       const inside = goal.high <= scale.high + 1e-12 && goal.low >= scale.low - 1e-12 && goal.end <= scale.end;
       const roomy = goal.high - goal.low > 0.6 * (scale.high - scale.low) && goal.end > 0.5 * scale.end;
-      if (inside && roomy) return;
+      if (inside && roomy && (!this.total || scale.end === goal.end)) return;
     }
     const animated = scale && !still.matches && this.run.dots.count < MOST_ANIMATED;
     this.from = animated ? { ...this.current(now) } : null;
@@ -158,11 +169,15 @@ class Dots {
       const side = Math.ceil(2 * radius * ratio) + 2;
       const disc = make("canvas", { width: side, height: side });
       const pen = disc.getContext("2d");
-      pen.globalAlpha = OPACITY[status];
-      pen.fillStyle = style.getPropertyValue(name);
+      const hollow = status === GOING && radius > 2; // a ring until it is decided
+      pen.globalAlpha = hollow ? 0.3 : OPACITY[status];
+      pen.fillStyle = pen.strokeStyle = style.getPropertyValue(name);
       pen.beginPath();
-      pen.arc(side / 2, side / 2, radius * ratio, 0, 2 * Math.PI);
+      pen.arc(side / 2, side / 2, (hollow ? radius - 0.7 : radius) * ratio, 0, 2 * Math.PI);
       pen.fill();
+      pen.globalAlpha = 1;
+      pen.lineWidth = 1.4 * ratio;
+      if (hollow) pen.stroke();
       return { disc, half: side / 2, side: 2 * radius * ratio };
     }));
   }
@@ -241,10 +256,12 @@ class Dots {
     this.drawnAxes = key;
     const parts = [];
     const [left, right, bottom] = [BOX.left, this.width - BOX.right, this.height - BOX.bottom];
+    const label = (y, text) => parts.push(draw("text", { x: left - 8, y: y + 4, class: "tick", "text-anchor": "end" }, text));
+    if (cut) label(bottom, `\u2264 ${this.shown.score(low, step / 5)}`);
     for (let value = Math.ceil(low / step - 1e-9) * step; value <= high + step / 1e6; value += step) {
       const y = this.y(value);
       parts.push(draw("line", { x1: left, x2: right, y1: y, y2: y, class: "hair" }));
-      parts.push(draw("text", { x: left - 8, y: y + 4, class: "tick", "text-anchor": "end" }, `${cut && y > bottom - 1 ? "\u2264 " : ""}${this.shown.score(value, step)}`));
+      if (!cut || y < bottom - 20) label(y, this.shown.score(value, step));
     }
     const wide = timeStep(end / (this.width < 500 ? 4 : 8));
     for (let value = 0; value <= end + wide / 1e6; value += wide) {
@@ -260,9 +277,9 @@ class Dots {
     const { highs } = this.run;
     this.bestLength = highs.length;
     this.bestDrawn = now;
-    const seen = highs.filter(([time]) => time <= clock);
+    const seen = highs.filter(([time, score]) => time <= clock && score >= this.now.low);
     const steps = seen.map(([time, score], place) => (place ? `H${this.x(time).toFixed(1)}V${this.y(score).toFixed(1)}` : `M${this.x(time).toFixed(1)} ${this.y(score).toFixed(1)}`));
-    if (seen.length) steps.push(`H${this.x(Math.max(Math.min(clock, this.now.end), seen.at(-1)[0])).toFixed(1)}`);
+    if (seen.length) steps.push(`H${this.x(Math.max(Math.min(clock, this.run.time, this.now.end), seen.at(-1)[0])).toFixed(1)}`);
     this.best.setAttribute("d", steps.join(""));
     this.drawRange();
   }

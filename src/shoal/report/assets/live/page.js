@@ -8,6 +8,7 @@ const page = {
   replay: null, panels: -Infinity, tables: -Infinity, report: "", asked: false,
 };
 const shown = new Shown(page.run);
+const STOP = { search: "Stop and keep the best", train: "Stop after this epoch and save", finetune: "Stop and save a checkpoint" }[data.kind] || "Stop";
 
 // ---- what is shown ----
 
@@ -27,12 +28,13 @@ function search() {
   const dots = new Dots(at("dots"), shown);
   const summary = make("p", { id: "live-summary", class: "unseen" });
   const keys = ["in the race", "dropped", "trained to its end", "in the final model"].map((name, place) => make("span", { class: `key fate${place}` }, name));
-  at("dots").append(make("p", { class: "small keys" }, make("span", {}, "A dot is a recipe, trained on every fold:"), ...keys, make("span", { class: "key bestline" }, "highest so far")), player(), summary);
+  at("dots").prepend(make("p", { class: "small keys" }, make("span", {}, "A dot is a recipe, trained on every fold:"), ...keys, make("span", { class: "key bestline" }, "highest so far")));
+  at("dots").append(player(), summary);
   const [tallies, tables] = [new Tallies(at("tallies"), shown), new SearchTables(at("tables"), shown)];
   let told = -Infinity;
   return {
     paint(run, clock, now) {
-      dots.show(run);
+      dots.show(run, page.run.end || page.state !== "running" ? page.run.time : 0);
       const behind = page.replay || page.state !== "running" || run.end || still.matches ? 0 : BEHIND;
       dots.paint(behind ? clock - behind : Infinity, now);
     },
@@ -54,22 +56,26 @@ const views = { search, train: trainingView, finetune: finetuneView };
 const view = (views[data.kind] || search)();
 requestAnimationFrame(() => requestAnimationFrame(() => document.body.classList.remove("empty")));
 
+// The number in large type; nothing is known yet: a faint dash that is no text.
+function sayFigure(text) {
+  say(at("figure"), text === NONE ? "" : text);
+}
+
 function updatePanels(run, clock, now) {
   const { about } = run;
-  const title = about.target ? `Predicting ${about.target} in ${about.title}` : about.title || data.run;
-  say(at("title"), title);
   say(at("stage"), page.replay ? `Replay: ${stageWords(run, "running")}` : stageWords(run, page.state));
   const share = shareDone(run, clock, page.replay ? "running" : page.state);
   at("progress").setAttribute("aria-valuenow", Math.round(share * 100));
   at("progress").firstChild.style.transform = `scaleX(${share.toFixed(4)})`;
   if (data.kind === "search") {
+    say(at("title"), about.target ? `Predicting ${about.target} in ${about.title}` : about.title || data.run);
     const [figure, meaning] = headline(run, shown);
-    say(at("figure"), figure);
+    sayFigure(figure);
     say(at("meaning"), meaning);
-    say(document.head.querySelector("title"), `${figure} \u00b7 ${about.title || data.run} \u00b7 Shoal`);
   }
   notes.update(run);
   view.panels(run, now);
+  say(document.head.querySelector("title"), [at("figure").textContent, about.title || data.run, "Shoal"].filter(Boolean).join(" \u00b7 "));
   showButtons();
 }
 
@@ -167,29 +173,34 @@ function askToStop() {
   if (!button.classList.contains("sure")) {
     button.classList.add("sure");
     say(button, "Really stop? Click again");
-    setTimeout(() => { if (!page.asked) { button.classList.remove("sure"); say(button, "Stop and keep the best"); } }, 4000);
+    setTimeout(() => { if (!page.asked) { button.classList.remove("sure"); say(button, STOP); } }, 4000);
     return;
   }
   page.asked = true;
   button.setAttribute("aria-disabled", "true");
-  say(button, "Stopping, keeping the best");
+  say(button, "Stopping");
   fetch(`stop${location.search}`, { method: "POST" }).then((answer) => {
     if (answer.ok) return null;
     page.asked = false;
     button.removeAttribute("aria-disabled");
     return answer.text().then((text) => say(button, text.trim()));
-  }, () => { page.asked = false; });
+  }, () => {
+    page.asked = false;
+    button.removeAttribute("aria-disabled");
+    say(button, "No connection. Click to try again");
+  });
 }
 
 // ---- events ----
 
 function take(lines, now) {
   for (const line of lines) {
-    let event = null;
-    try { event = JSON.parse(line); } catch { continue; } // a process was killed while it wrote
-    if (event === null || typeof event.e !== "string") continue;
-    page.events.push(event);
-    page.run.apply(event);
+    try { // a process was killed while it wrote, or somebody changed the file
+      const event = JSON.parse(line);
+      if (event === null || typeof event.e !== "string" || typeof event.t !== "number") continue;
+      page.run.apply(event);
+      page.events.push(event);
+    } catch { continue; }
   }
   page.arrived = now;
   page.dirty = true;
@@ -213,7 +224,7 @@ function connect() {
   source.addEventListener("over", () => source.close());
   source.onerror = () => {
     const ended = source.readyState === EventSource.CLOSED;
-    say(at("connection"), ended ? "The server of this page has ended. To open it again: shoal watch" : "Connection lost. Trying again");
+    say(at("connection"), ended ? "The server of this page has ended. To open it again: shoal watch" : "Connection lost. Trying again. If the run was killed: shoal watch");
   };
 }
 
@@ -237,6 +248,7 @@ function becomeReport(version) {
 }
 
 function start() {
+  say(at("stop"), STOP);
   at("stop").addEventListener("click", askToStop);
   if (data.about) page.run.about = data.about; // so that the heading has its size before the first events
   if (data.events === null) connect();

@@ -88,7 +88,7 @@ function headline(run, shown) {
   if (end && end.score) {
     const { corrected, low, high, problem, raw } = end.score;
     if (problem) return [shown.score(raw), `${metric} of the final model on the rows it did not train on; ${problem}.`];
-    return [shown.score(corrected), `${metric} to expect on new rows; the 95% interval is ${shown.score(low)} to ${shown.score(high)}. Corrected for choosing among ${counted(tried, "recipe")}.`];
+    return [shown.score(corrected), `${metric} to expect on new rows; the 95% interval is ${shown.score(low)} to ${shown.score(high)}.${tried > 1 ? ` Corrected for choosing among ${counted(end.recipes || tried, "recipe")}.` : ""}`];
   }
   if (!latest.best || latest.best[1] === null) return [NONE, "Nothing has been measured yet."];
   const range = latest.range ? ` Choosing the best flatters it: expect about ${shown.score(latest.range[0])} to ${shown.score(latest.range[2])} on new rows.` : "";
@@ -143,22 +143,23 @@ class Tallies {
 
 function searchFacts(run, state) {
   const { about, latest, started } = run;
+  const going = state === "running" && !run.end;
   const found = [
-    ["rows and folds", started ? `${counted(started.rows, "row")}, ${about.folds || counted(started.folds, "fold")}` : null],
-    ["recipes tried", run.tried ? run.tried.toLocaleString("en-US") : null],
-    ["in the race now", run.tried && state === "running" && !run.end ? counted(run.inTheRace(), "recipe") : run.tried ? NONE : null],
-    ["networks tried", run.tried && started ? (run.tried * started.folds).toLocaleString("en-US") : null],
-    ["diverged", run.diverged ? run.diverged.toLocaleString("en-US") : null],
-    ["trains on", started && started.workers ? started.workers : about.threads ? counted(about.threads, "thread") : null],
-    ["process", about.host ? `${about.pid} on ${about.host}` : null],
+    ["in the race now", going && run.tried ? counted(run.inTheRace(), "recipe") : NONE],
+    ["recipes tried", run.tried ? ((run.end && run.end.recipes) || run.tried).toLocaleString("en-US") : NONE],
+    ["networks trained", run.tried && started ? (run.trained * started.folds).toLocaleString("en-US") : NONE],
+    ["trains on", started && started.workers ? started.workers : about.threads ? counted(about.threads, "thread") : NONE],
+    ["rows and folds", started ? `${counted(started.rows, "row")}, ${about.folds || counted(started.folds, "fold")}` : NONE],
+    ["process", about.host ? `${about.pid} on ${about.host}` : NONE],
     ["the budget reduced", about.reduced || null],
+    ["diverged", run.diverged ? counted(run.diverged, "recipe") : null],
   ];
   if (latest.workers) {
     const [workers, busy, done, waiting, lost, repeated] = latest.workers;
-    const going = state === "running" && !run.end;
     found.push(["workers busy", going ? `${busy} of ${workers}` : NONE]);
     found.push(["shards done", `${done.toLocaleString("en-US")}${going ? `, ${waiting.toLocaleString("en-US")} waiting` : ""}`]);
-    found.push(["workers lost", `${lost}, ${counted(repeated, "shard")} computed again`]);
+    found.push(["workers lost", `${lost || "none"}${lost && going ? `; now there ${workers === 1 ? "is" : "are"} ${workers}` : ""}`]);
+    found.push(["shards repeated", repeated ? repeated.toLocaleString("en-US") : "none"]);
   }
   return found;
 }

@@ -60,7 +60,8 @@ class Run {
   constructor() {
     Object.assign(this, {
       time: 0, about: {}, started: null, latest: {}, notes: [], rungs: [], end: null, steps: [],
-      tried: 0, diverged: 0, changed: 0, // counts what changes dots that were painted
+      tried: 0, trained: 0, // recipes; recipes with each of their seeds
+      diverged: 0, changed: 0, // counts what changes dots that were painted
     });
     this.dots = { x: new Column(Float32Array), y: new Column(Float32Array), who: new Column(Int32Array), before: new Column(Int32Array), rung: new Column(Uint8Array), count: 0 };
     this.last = new Column(Int32Array); // of each candidate: its last dot, plus one
@@ -94,18 +95,20 @@ class Run {
       logged: () => { this.steps.push(event); },
       sample: () => { this.steps.push(event); },
       end: () => this.finish(event),
+      tested: () => { this.end = { ...this.end, ...event }; },
     };
     if (!Object.hasOwn(known, event.e)) return;
     try { known[event.e](); } catch { /* a damaged line, or another program's: the rest is shown */ }
   }
 
-  addDots({ t, dots }) {
+  addDots({ t, stage, dots }) {
     const [from, span] = [this.dotsUntil, t - this.dotsUntil];
     dots.forEach(([number, score, epochs, hidden, activation, rate, encoding], place) => {
-      const isNew = activation !== undefined;
-      if (isNew) {
+      const [isKnown, isNew] = [activation === undefined, activation !== undefined && stage !== "more seeds"];
+      if (!isKnown) {
         this.recipes[number] = { number, hidden, activation, rate, encoding, width: widthOf(hidden), score: null, epochs: 0 };
-        this.tried += 1;
+        this.trained += 1;
+        this.tried += isNew ? 1 : 0;
       }
       const recipe = this.recipes[number];
       if (!recipe || recipe.epochs === epochs) return; // a resumed run tells again what it has done
@@ -158,8 +161,10 @@ class Run {
 
   finish(event) {
     this.end = event;
-    this.chosen = (event.ensemble || []).map(([number]) => number);
-    for (const { number } of this.recipes.filter(Boolean)) if (this.status.at(number) === GOING) this.status.set(number, DROPPED);
+    this.chosen = (event.ensemble || []).map(([number]) => number).filter((number) => this.recipes[number]);
+    const found = this.recipes.filter(Boolean);
+    const most = found.reduce((sum, { epochs }) => Math.max(sum, epochs), 0);
+    for (const { number, epochs } of found) if (this.status.at(number) === GOING) this.status.set(number, epochs === most ? DONE : DROPPED);
     for (const number of this.chosen) this.status.set(number, CHOSEN);
     this.changed += 1;
   }
