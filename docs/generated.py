@@ -52,7 +52,8 @@ def benchmarks_page() -> str:
     parts = [
         "# Benchmarks\n",
         "Every row is one target of one benchmark. Losses are listed like wins. "
-        "`python -m benchmarks NAME`, run from a checkout, measures it again. `~` marks what was scaled from a part.\n",
+        "`python -m benchmarks NAME`, run from a checkout, measures it again. `~` marks what was scaled from a part, "
+        "`†` what was measured with an earlier kernel.\n",
         "| benchmark | target | wanted | measured | met |",
         "|---|---|---|---|---|",
     ]
@@ -63,7 +64,7 @@ def benchmarks_page() -> str:
         result["name"] = path.stem  # two results may be of one benchmark
     for result in results:
         for target in result["targets"]:
-            parts.append(_target_row(result["name"], target))
+            parts.append(_target_row(result, target))
     parts.append(
         "\n## Where and when\n\n"
         "The commit is the code that was measured. *In* names the commit that stored the result: older results did "
@@ -105,13 +106,17 @@ def _link(name: str) -> str:
     return f"[{name}](result_{name}.md)"
 
 
-def _target_row(name: str, target: dict[str, Any]) -> str:
+def has_earlier_kernel(result: dict[str, Any]) -> bool:
+    return any(note.startswith("The kernel has changed since") for note in result["notes"])
+
+
+def _target_row(result: dict[str, Any], target: dict[str, Any]) -> str:
     word = "at least" if target["at_least"] else "at most"
-    scaled = "~" if target.get("scaled") else ""
+    scaled, earlier = "~" if target.get("scaled") else "", " †" if has_earlier_kernel(result) else ""
     measured = f"{scaled}{target['measured']:.4g} {target['unit']}".strip() if target["measured"] is not None else "-"
     met = {True: "yes", False: "**no**", None: ""}[target["met"]]
     wanted = f"{word} {target['bound']:.4g} {target['unit']}".strip()
-    return f"| {_link(name)} | {target['target']} | {wanted} | {measured} | {met} |"
+    return f"| {_link(result['name'])} | {target['target']} | {wanted} | {measured}{earlier} | {met} |"
 
 
 def paper_pages() -> dict[str, str]:

@@ -59,7 +59,7 @@ app.command(cls=GroupedCommand, epilog=FINETUNE_EXAMPLES)(finetune)
 app.command(cls=GroupedCommand, epilog=GENERATE_EXAMPLES)(generate)
 app.command(cls=GroupedCommand, epilog=WATCH_EXAMPLES)(watch)
 app.command(cls=GroupedCommand, epilog=INFO_EXAMPLES)(info)
-app.add_typer(runs_app, name="runs", help="List runs and their progress; delete files needed only for resuming.")
+app.add_typer(runs_app, name="runs", help="List runs, or delete files needed only for resuming.")
 
 
 def _print_version(wanted: bool) -> None:
