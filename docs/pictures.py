@@ -1,6 +1,7 @@
 """Makes the pictures of the README: `python docs/pictures.py`. Needs chromium and matplotlib.
 
-The report is that of `shoal search --demo`. The chart comes from benchmarks/results/gridsearch.json.
+The report is that of a search over the diabetes patients of scikit-learn. The chart comes from
+benchmarks/results/gridsearch.json.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import tempfile
 from pathlib import Path
 
 from matplotlib import pyplot
+from sklearn.datasets import load_diabetes
 
 CHECKOUT = Path(__file__).parent.parent
 PICTURES = CHECKOUT / "docs" / "pictures"
@@ -19,13 +21,16 @@ QUIET = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-ne
 
 
 def report_picture() -> None:
-    """The top of a real report, 1,000 pixels wide."""
+    """The top of a real report, down to the columns that clearly matter."""
     with tempfile.TemporaryDirectory() as folder:
-        search = [sys.executable, "-m", "shoal", "search", "--demo", "--out", "demo"]
+        patients = load_diabetes(as_frame=True, scaled=False).frame.rename(columns={"target": "progression"})
+        patients.to_csv(Path(folder) / "patients.csv", index=False)
+        search = [sys.executable, "-m", "shoal", "search", "patients.csv", "--target", "progression"]
+        search += ["--kind", "sex=category", "--recipes", "100", "--out", "patients"]
         subprocess.run(search, cwd=folder, check=True, stdout=subprocess.DEVNULL)
-        page = (Path(folder) / "demo" / "report.html").as_uri()
-        shot = f"--screenshot={PICTURES / 'report.png'}"
-        browser = ["chromium", *QUIET, f"--user-data-dir={folder}/browser", "--window-size=1000,900", shot, page]
+        page = (Path(folder) / "patients" / "report.html").as_uri()
+        shot = (f"--screenshot={PICTURES / 'report.png'}", "--window-size=1000,1292", "--force-device-scale-factor=1.5")
+        browser = ["chromium", *QUIET, f"--user-data-dir={folder}/browser", *shot, page]
         subprocess.run(browser, check=True, stderr=subprocess.DEVNULL)
 
 
