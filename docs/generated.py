@@ -70,12 +70,11 @@ def benchmarks_page() -> str:
 def _section(name: str, result: dict[str, Any]) -> str:
     machine = result["machine"]
     load = (machine.get("load_average_before") or machine.get("load_average") or ["unknown"])[0]
-    measured = [f"`{result['command']}`", f"{machine.get('cpu', '')} with {machine.get('cores', '?')} cores"]
-    measured += [f"load {load} before", machine["date"][:10]] + [f"commit {commit_of(result)}"] * bool(
-        commit_of(result)
-    )
+    measured = [machine["date"][:10], f"{machine.get('cpu', '')} with {machine.get('cores', '?')} cores"]
+    measured += [f"load {load} before", *([f"commit {commit_of(result)}"] if commit_of(result) else [])]
     title = result["title"] if result["title"].endswith(("?", ")")) else f"{result['title']}."
-    lines = [f"## {name}\n", f"{title} [Tables and picture](result_{name}.md)\n", f"{', '.join(measured)}\n"]
+    lines = [f"## {name}\n", f"{title} [Tables and picture](result_{name}.md)\n", f"{', '.join(measured)}:\n"]
+    lines.append(f"```text\n{result['command']}\n```\n")
     if result["targets"]:
         earlier = has_earlier_kernel(result)
         rows = [_target_row(target, earlier) for target in result["targets"]]
