@@ -34,19 +34,6 @@ def report_picture() -> None:
         subprocess.run(browser, check=True, stderr=subprocess.DEVNULL)
 
 
-def live_picture() -> None:
-    """The live page of a real search at its end, from its replay."""
-    with tempfile.TemporaryDirectory() as folder:
-        search = [sys.executable, "-m", "shoal", "search", "--demo", "--budget", "60", "--out", "demo"]
-        watch = [sys.executable, "-m", "shoal", "watch", "demo", "--export", "replay.html"]
-        for command in (search, watch):
-            subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
-        shot = f"--screenshot={PICTURES / 'live.png'}"
-        wait = ("--window-size=1000,820", "--virtual-time-budget=4000", f"--user-data-dir={folder}/browser")
-        page = (Path(folder) / "replay.html").as_uri()
-        subprocess.run(["chromium", *QUIET, *wait, shot, page], check=True, stderr=subprocess.DEVNULL)
-
-
 def chart() -> None:
     """Seconds for 1,000 networks, on a linear axis."""
     result = json.loads((CHECKOUT / "benchmarks" / "results" / "gridsearch.json").read_text(encoding="utf-8"))
@@ -66,4 +53,3 @@ if __name__ == "__main__":
     PICTURES.mkdir(exist_ok=True)
     chart()
     report_picture()
-    live_picture()
