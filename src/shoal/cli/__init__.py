@@ -38,7 +38,7 @@ Examples:
   shoal search --demo
   shoal search houses.csv --target price --budget 60
   shoal predict shoal-runs/houses-1 new.csv
-  shoal --install-completion    (bash, zsh or fish completes commands and options from the next shell on)"""
+  shoal --install-completion    (for bash, zsh and fish, from the next shell on)"""
 WRONG, BUG, INTERRUPTED = 2, 70, 130  # exit codes
 
 app = typer.Typer(
