@@ -48,40 +48,38 @@ def every_command(command: Any = None, name: str = "shoal") -> Iterator[str]:
 
 
 def benchmarks_page() -> str:
-    """A row for each target of each result: what was asked, what was measured, whether it was met."""
+    """A section for each result: the question, how it was measured, every target and whether it was met."""
+    paths = sorted(RESULTS.glob("*.md"))
+    results = {path.stem: json.loads(path.with_suffix(".json").read_text(encoding="utf-8")) for path in paths}
+    judged = [target["met"] for result in results.values() for target in result["targets"] if target["met"] is not None]
     parts = [
         "# Benchmarks\n",
-        "Every row is one target of one benchmark. Losses are listed like wins. "
-        "`python -m benchmarks NAME`, run from a checkout, measures it again. `~` marks what was scaled from a part.\n",
-        "| benchmark | target | wanted | measured | met |",
-        "|---|---|---|---|---|",
+        f"Losses are listed like wins: {sum(judged)} of {len(judged)} targets are met. `~` marks what was scaled from "
+        "a part, and `†` what was measured with an earlier kernel.\n",
+        "`python -m benchmarks NAME`, run from a checkout, measures again. Older results say `shoal bench NAME`, which "
+        "was the same command. The commit is the code that was measured. Older results did not record it: *in* names "
+        "the commit that stored them, and their code is that commit or one a little before.\n",
+        *(_section(name, result) for name, result in results.items()),
+        "```{toctree}\n:hidden:\n",
+        *(f"result_{name}" for name in results),
+        "```",
     ]
-    results = [
-        json.loads(path.with_suffix(".json").read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.md"))
-    ]
-    for result, path in zip(results, sorted(RESULTS.glob("*.md")), strict=True):
-        result["name"] = path.stem  # two results may be of one benchmark
-    for result in results:
-        for target in result["targets"]:
-            parts.append(_target_row(result["name"], target))
-    parts.append(
-        "\n## Where and when\n\n"
-        "The commit is the code that was measured. *In* names the commit that stored the result: older results did "
-        "not record their code, which is that commit or a little before. Their command, `shoal bench`, is now "
-        "`python -m benchmarks`.\n"
-    )
-    parts.append("| benchmark | question | command | machine | date | load before | commit |")
-    parts.append("|---|---|---|---|---|---|---|")
-    for result in results:
-        machine = result["machine"]
-        load = (machine.get("load_average_before") or machine.get("load_average") or ["unknown"])[0]
-        parts.append(
-            f"| {_link(result['name'])} | {result['title']} | `{result['command']}` | {machine.get('cpu', '')}, "
-            f"{machine.get('cores', '?')} cores | {machine['date'][:10]} | {load} | {commit_of(result)} |"
-        )
-    names = "\n".join(f"result_{result['name']}" for result in results)
-    parts.append(f"\n## Every result\n\n```{{toctree}}\n:maxdepth: 1\n\n{names}\n```")
     return "\n".join(parts) + "\n"
+
+
+def _section(name: str, result: dict[str, Any]) -> str:
+    machine = result["machine"]
+    load = (machine.get("load_average_before") or machine.get("load_average") or ["unknown"])[0]
+    measured = [machine["date"][:10], f"{machine.get('cpu', '')} with {machine.get('cores', '?')} cores"]
+    measured += [f"load {load} before", *([f"commit {commit_of(result)}"] if commit_of(result) else [])]
+    title = result["title"] if result["title"].endswith(("?", ")")) else f"{result['title']}."
+    lines = [f"## {name}\n", f"{title} [Tables and picture](result_{name}.md)\n", f"{', '.join(measured)}:\n"]
+    lines.append(f"```text\n{result['command']}\n```\n")
+    if result["targets"]:
+        earlier = has_earlier_kernel(result)
+        rows = [_target_row(target, earlier) for target in result["targets"]]
+        lines += ["| target | wanted | measured | met |", "|---|---|---|---|", *rows, ""]
+    return "\n".join(lines)
 
 
 def result_pages() -> dict[str, str]:
@@ -101,17 +99,26 @@ def commit_of(result: dict[str, Any]) -> str:
     return f"in {result['stored_in'][:10]}" if result.get("stored_in") else ""
 
 
-def _link(name: str) -> str:
-    return f"[{name}](result_{name}.md)"
+def has_earlier_kernel(result: dict[str, Any]) -> bool:
+    return any(note.startswith("The kernel has changed since") for note in result["notes"])
 
 
-def _target_row(name: str, target: dict[str, Any]) -> str:
+def _target_row(target: dict[str, Any], earlier: bool) -> str:
     word = "at least" if target["at_least"] else "at most"
-    scaled = "~" if target.get("scaled") else ""
-    measured = f"{scaled}{target['measured']:.4g} {target['unit']}".strip() if target["measured"] is not None else "-"
+    measured = "-" if target["measured"] is None else _quantity(target["measured"], target["unit"])
+    marks = "~" if target.get("scaled") else "", " †" if earlier else ""
     met = {True: "yes", False: "**no**", None: ""}[target["met"]]
-    wanted = f"{word} {target['bound']:.4g} {target['unit']}".strip()
-    return f"| {_link(name)} | {target['target']} | {wanted} | {measured} | {met} |"
+    wanted = f"{word} {_quantity(target['bound'], target['unit'])}"
+    return f"| {target['target']} | {wanted} | {marks[0]}{measured}{marks[1]} | {met} |"
+
+
+def _quantity(number: float, unit: str) -> str:
+    """A number and its unit, which stay on one line.
+
+    >>> _quantity(1.05, "x"), _quantity(93.0, "%"), _quantity(0.9108, "")
+    ('1.05\xa0x', '93%', '0.9108')
+    """
+    return f"{number:.4g}{unit}" if unit == "%" else f"{number:.4g}\N{NO-BREAK SPACE}{unit}".strip()
 
 
 def paper_pages() -> dict[str, str]:

@@ -21,7 +21,7 @@ print(model.importance_)
 low, high = model.predict_interval(X_new, coverage=0.9).T
 print(f"covered: {((low <= y_new) & (y_new <= high)).mean():.0%}")
 
-# Why is the first patient predicted as he is?
+# What raised or lowered the prediction for the first patient?
 why = model.explain(X_new[:1])
 for column, value in sorted(zip(why.columns, why.values[0], strict=True), key=lambda pair: -abs(pair[1]))[:3]:
     print(f"{column}: {value:+.1f}")

@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.harness.benchmark import benchmark
 from benchmarks.harness.measure import progress_bar
-from benchmarks.harness.plots import grid_of_axes
+from benchmarks.harness.plots import grid_of_axes, plain_ticks
 from benchmarks.harness.report import Result
 from benchmarks.harness.tables import ResultTable
 from benchmarks.harness.verdict import Target
@@ -272,8 +272,11 @@ def draw(found: Sequence[dict[str, Any]]) -> Figure:
     figure, ((axis,),) = grid_of_axes(1, 1, width=7.5)
     for name, entry in summary(found).items():
         sizes = sorted(map(int, entry))
-        axis.plot(sizes, [100 * entry[str(n)] for n in sizes], marker="o", label=name)
+        label = name.removeprefix("neg_").replace("_", " ")
+        axis.plot(sizes, [100 * entry[str(n)] for n in sizes], marker="o", markersize=4, label=label)
     axis.axhspan(100 * LEAST, 100 * MOST, color="0.9", zorder=0)
-    axis.set(xscale="log", xlabel="rows", ylabel="intervals that hold, %", ylim=(80, 100.5))
-    axis.legend(frameon=False, fontsize=7)
+    axis.set(xscale="log", xlabel="rows", ylabel="intervals that hold, %")
+    axis.set_ylim(min(90, axis.get_ylim()[0]), 100.5)
+    plain_ticks(axis, sorted({int(n) for entry in summary(found).values() for n in entry}))
+    axis.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure

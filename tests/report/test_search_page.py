@@ -483,3 +483,13 @@ def test_the_gain_of_averaging_over_folds_is_mentioned_unless_negligible(gain, s
     text = str(correction_words(score, 100))
     assert "Correcting for this lowers the score by 1.0 points" in text
     assert (said in text) if said else ("one fold at a time" not in text)
+
+
+@pytest.mark.parametrize(("raw", "is_said"), [(0.9, False), (0.9003, False), (0.8, False), (0.9006, True)])
+def test_a_bias_that_would_be_shown_as_zero_is_too_small_to_matter(raw, is_said):
+    from shoal.report.search.sections import correction_words
+
+    score = {"metric": "accuracy", "raw": raw, "corrected": 0.9, "averaging": 0.0, "problem": ""}
+    text = str(correction_words(score, 100))
+    assert ("lowers the score by 0.1 points" in text) == is_said
+    assert ("too small to matter" in text) != is_said

@@ -59,6 +59,15 @@ def test_a_callback_is_told_of_the_start_each_rung_and_the_end_in_this_order(iri
     assert recorder.events[-2][0] in ("progress", "rung")
 
 
+def test_progress_counts_recipes_and_not_their_seeds(iris):
+    recorder = Recorder()
+    model = ShoalClassifier(recipes=5, seeds=3, epochs=5, cv=3, callbacks=[recorder]).fit(*iris)
+    counted = [content.recipes for name, content in recorder.events if name == "progress"]
+    assert len(model.result_.candidates) > 5
+    assert counted == sorted(counted)
+    assert counted[-1] == 5
+
+
 def test_a_callback_may_end_the_search_after_a_rung(iris):
     class AfterOne(Callback):
         def step_ended(self, rung):

@@ -71,6 +71,17 @@ def test_one_time_is_not_one_times():
     assert "is right 1 time in 100" in said[1]
 
 
+@given(st.floats(0, 1), st.floats(-0.001, 0.001), st.floats(-0.001, 0.001), st.sampled_from([1, 2, 5000]))
+def test_no_correction_is_said_to_be_zero(raw, luck, averaging, recipes):
+    corrected = raw - luck + averaging
+    honest = HonestScore("r2", raw, corrected, corrected - 1, corrected + 1, 0.95, 200, averaging=averaging)
+    said = honest_words(honest, 0.0, "y", recipes)[-1]
+    assert said.startswith(f"On held-out rows it scored {raw:.4f}.")
+    assert "0.0000" not in said.removeprefix(f"On held-out rows it scored {raw:.4f}.")
+    assert ("the best of" in said) == (luck >= 0.0001) or abs(luck - 0.0001) < 0.0001
+    assert ("of all folds" in said) == (abs(averaging) >= 0.0001) or abs(averaging) < 0.0002
+
+
 @given(st.floats(-5, 1), st.floats(0, 3), st.floats(0, 3), st.floats(-5, 1))
 def test_guessing_is_said_to_be_where_it_is(corrected, below, above, guess):
     """Below the interval, inside it, or above it: the words on the screen and on the page agree."""

@@ -38,7 +38,7 @@ Examples:
   shoal search --demo
   shoal search houses.csv --target price --budget 60
   shoal predict shoal-runs/houses-1 new.csv
-  shoal --install-completion    (bash, zsh or fish completes commands and options from the next shell on)"""
+  shoal --install-completion    (for bash, zsh and fish, from the next shell on)"""
 WRONG, BUG, INTERRUPTED = 2, 70, 130  # exit codes
 
 app = typer.Typer(
@@ -59,7 +59,7 @@ app.command(cls=GroupedCommand, epilog=FINETUNE_EXAMPLES)(finetune)
 app.command(cls=GroupedCommand, epilog=GENERATE_EXAMPLES)(generate)
 app.command(cls=GroupedCommand, epilog=WATCH_EXAMPLES)(watch)
 app.command(cls=GroupedCommand, epilog=INFO_EXAMPLES)(info)
-app.add_typer(runs_app, name="runs", help="List runs and their progress; delete files needed only for resuming.")
+app.add_typer(runs_app, name="runs", help="List runs, or delete files needed only for resuming.")
 
 
 def _print_version(wanted: bool) -> None:

@@ -46,9 +46,10 @@ def explain(
     options: ExplainOptions,
     reading: ReadingOptions,
 ) -> None:
-    """Explain predictions: a page that shows how much each column raises or lowers the prediction of each row.
+    """Explain predictions: how much each column contributes.
 
-    The contributions of a row sum to its prediction minus the mean prediction (Shapley values, by sampling).
+    Writes a page that shows how much each column raises or lowers the prediction of each row. The contributions of
+    a row sum to its prediction minus the mean prediction (Shapley values, by sampling).
     """
     from shoal.models.predictions import check_out, read_new_rows
     from shoal.models.saving import model_folder

@@ -32,11 +32,12 @@ def export(
         typer.Option("--compact", help="Use the fewest networks whose loss is within one standard error."),
     ] = False,
 ) -> None:
-    """Export a model, including its preprocessing, and compare its predictions with Shoal's.
+    """Export a model, with its preprocessing, to ONNX or PyTorch.
 
-    The exported model takes the columns in the order of the training table, whose names it stores. Numbers are float64,
-    with NaN for missing values. Categories are strings in ONNX, spelled as in the training file, and integers in
-    PyTorch; the file stores which is which. Columns with dates or texts cannot be exported.
+    Compares the predictions of the file with Shoal's own. The exported model takes the columns in the order of the
+    training table, whose names it stores. Numbers are float64, with NaN for missing values. Categories are strings
+    in ONNX, spelled as in the training file, and integers in PyTorch; the file stores which is which. Columns with
+    dates or texts cannot be exported.
     """
     from shoal.models.export.writing import default_place, export_model
     from shoal.models.predictions import read_new_rows

@@ -65,7 +65,7 @@ def finetune(
     logs: LogOptions,
     demo: Annotated[bool, typer.Option("--demo", help="Train a tiny model on bundled texts; no download.")] = False,
 ) -> None:
-    """Fine-tune a language model on texts from a table, with one or more workers.
+    """Fine-tune a language model on texts from a table.
 
     Ctrl-C saves a checkpoint. The same command resumes there, also after a power failure.
     The results are one folder: report.html, metrics.jsonl, samples.json, settings.json and model/.

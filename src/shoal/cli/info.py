@@ -19,7 +19,7 @@ Examples:
 
 
 def info() -> None:
-    """Print the version, and what this machine has: engines, instruction set, threads, memory."""
+    """Print the version, engines, instruction set and memory."""
     found = describe()
     width = max(map(len, found))
     for name, value in found.items():

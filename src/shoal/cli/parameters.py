@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,14 @@ class RunFolderOptions(Options):
     dry_run: bool = option(False, "Print how the data are read and the plan, then stop.")
 
 
+def _one_of_a_list(name: str) -> str:
+    """
+    >>> _one_of_a_list("--drop <list[str]>"), _one_of_a_list("DIR <list[Path]>")
+    ('--drop <str>', 'DIR <path>')
+    """
+    return re.sub(r"<list\[(\w+)\]>", lambda found: f"<{found[1].lower()}>", name)
+
+
 class GroupedCommand(TyperCommand):
     """A command whose help lists its options under headings."""
 
@@ -37,7 +46,7 @@ class GroupedCommand(TyperCommand):
             if record is not None:
                 argument = parameter.param_type_name == "argument"
                 heading = "Arguments" if argument else getattr(parameter, "rich_help_panel", None) or "Options"
-                sections.setdefault(heading, []).append((record[0].replace("<list[str]>", "<str>"), record[1]))
+                sections.setdefault(heading, []).append((_one_of_a_list(record[0]), record[1]))
         if len(sections) > 2:  # --help itself
             sections["Other"] = sections.pop("Options", [])
         for heading in sorted(sections, key=lambda name: (name != "Arguments", name == "Other")):

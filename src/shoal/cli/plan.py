@@ -88,7 +88,7 @@ def plan(
     page: LiveOptions,
     logs: LogOptions,
 ) -> None:
-    """Predict what a training costs on n nodes, what it does to accuracy, and whether more nodes pay.
+    """Predict the time, accuracy and cost of a training on n nodes.
 
     Takes every option of shoal train, predicts that training, and ends with the command that runs the best plan. Time
     comes from a cost model that is calibrated on this machine, accuracy from running each strategy on virtual nodes.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from shoal.cli.parameters import GroupedCommand
 from shoal.console.terminal import say, say_data, visible
 from shoal.errors import UserError
 from shoal.machine import size_text
@@ -55,7 +56,7 @@ class _ListsByDefault(TyperGroup):
 app = typer.Typer(cls=_ListsByDefault, add_completion=False, epilog=RUNS_EXAMPLES, rich_markup_mode=None)
 
 
-@app.command(name=LIST, epilog=LIST_EXAMPLES)
+@app.command(cls=GroupedCommand, name=LIST, epilog=LIST_EXAMPLES)
 def list_them(
     folders: Folders = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -73,7 +74,7 @@ def list_them(
         _print_table(runs)
 
 
-@app.command(epilog=CLEAN_EXAMPLES)
+@app.command(cls=GroupedCommand, epilog=CLEAN_EXAMPLES)
 def clean(
     folders: Folders = None,
     unfinished: Annotated[
@@ -85,10 +86,11 @@ def clean(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be deleted, and stop.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Delete without asking.")] = False,
 ) -> None:
-    """Delete files needed only for resuming: the journals and checkpoints of runs with results.
+    """Delete files needed only for resuming.
 
-    Lists the files and asks first. Deletes only what a run wrote into its own folder. Does not touch your files,
-    symbolic links and their targets, or other file systems.
+    These are the journals and checkpoints of runs with results. Lists the files and asks first. Deletes only what a
+    run wrote into its own folder. Does not touch your files, symbolic links and their targets, or other file
+    systems.
     """
     runs = list_runs(folders or [])
     planned = {run.path: cleanable(run, unfinished) for run in runs}

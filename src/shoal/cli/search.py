@@ -58,9 +58,10 @@ def search(
     ] = False,
     demo: Annotated[bool, typer.Option("--demo", help="Search a real data set that comes with scikit-learn.")] = False,
 ) -> None:
-    """Find the best networks for a table, and estimate how good they will be on new rows.
+    """Find the best networks for a table, with an honest score.
 
-    Trains many recipes at a time, ranks them by cross-validation and combines the best.
+    Trains many recipes at a time, ranks them by cross-validation and combines the best. The honest score is what to
+    expect on new rows.
     Ctrl-C ends the search and keeps the best so far. The same command resumes it, also after a power failure.
 
     The results are one folder: report.html, leaderboard.csv, model/ and settings.json.

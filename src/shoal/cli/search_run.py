@@ -240,7 +240,7 @@ class Watching:
     def progress(self, event: Progress) -> bool:
         self.screen.watch(event)
         best = None if event.best is None else event.best.score
-        self.folder.progress(self.screen.share(), recipes=event.candidates, metric=self.screen.metric, best=best)
+        self.folder.progress(self.screen.share(), recipes=event.recipes, metric=self.screen.metric, best=best)
         return bool(self.stop.requested)
 
 

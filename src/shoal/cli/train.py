@@ -94,7 +94,9 @@ def train(
         typer.Option(help="Run the best plan in a file from shoal plan --json; compare predicted with measured."),
     ] = None,
 ) -> None:
-    """Train one network on many workers: threads, processes or MPI ranks. Detects torchrun and mpiexec.
+    """Train one network on many workers.
+
+    Workers are threads, processes or MPI ranks. Detects torchrun and mpiexec.
 
     Shoal notices a lost worker within ten seconds and resumes the run from its last checkpoint. Under torchrun, this
     needs --checkpoint and --max-restarts. Under mpiexec, the run ends; with --checkpoint, the same command resumes it.

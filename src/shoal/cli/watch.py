@@ -31,10 +31,11 @@ def watch(
         Path | None, typer.Option(help="Write a replay of the run to this HTML file, which needs no server, and stop.")
     ] = None,
 ) -> None:
-    """Show a run in a browser: one that works now, in any process that writes to this disk, or an earlier one.
+    """Show a run in a browser, while it works or later.
 
-    The page shows what happened so far, then follows the run, and becomes the report at the end. Ctrl-C ends the page,
-    not the run. The page's button asks the run to stop and keep the best.
+    The run may be in any process that writes to this disk. The page shows what happened so far, then follows the
+    run, and becomes the report at the end. Ctrl-C ends the page, not the run. The page's button asks the run to
+    stop and keep the best.
     """
     found = _find(run)
     if export is not None:

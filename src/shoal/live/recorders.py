@@ -78,7 +78,7 @@ class SearchRecorder(Recorder):
         if self.recording.is_due() or trained:
             best, found, status = event.best, self._so_far.interval(), event.workers
             self.recording.write(
-                "now", stage=event.stage, share=_rounded(event.share), tried=event.candidates,
+                "now", stage=event.stage, share=_rounded(event.share), tried=event.recipes,
                 best=None if best is None else [best.number, _rounded(best.score)],
                 range=None if found is None else [_rounded(value) for value in found],
                 workers=None if status is None else

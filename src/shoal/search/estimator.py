@@ -48,15 +48,15 @@ class SearchEstimator(TableEstimator):
     Parameters
     ----------
     space : dict, Member or list of Member, optional
-        None: a good default; or a dict of alternatives and scipy distributions, by names of Member's fields (and
-        "encoding"), as `shoal.grid` takes them; or a Member, or a list of them.
+        Which recipes to try. None takes the default space. A dict has alternatives or scipy distributions for fields
+        of Member (and "encoding"), as in `shoal.grid`. A Member, or a list of them, is tried as it is.
     strategy : str or SearchStrategy, default "halving"
         "halving" (the better third continues), "random", "grid", "optuna", or a custom
         `shoal.search.strategies.SearchStrategy`.
     recipes : int, optional
-        How many to try; None: 100, unless there is a budget.
+        How many recipes to try. None means 100, unless there is a budget.
     budget : float, optional
-        Seconds for the whole fit; uses them, and ends on them. Give recipes or budget, not both.
+        Seconds for the whole fit. Give recipes or budget, not both.
     cv : int, splitter or iterable of pairs, optional
         None (by the number of rows), a number of folds, any scikit-learn splitter, or pairs of row numbers.
     scoring : str or callable, optional
@@ -66,26 +66,26 @@ class SearchEstimator(TableEstimator):
         "neg_mean_squared_error"; any other name of scikit-learn, a scorer of make_scorer, or a function of
         (estimator, X, y) that looks at predictions only.
     seeds : int, default 3
-        Of each of the best recipes, to tell luck from architecture.
+        How many seeds train each of the best recipes, to tell luck from architecture.
     epochs : int, optional
-        Of the longest default recipe, and of members without epochs; None: by the number of rows.
+        Epochs of the longest default recipe, and of members without epochs. None decides by the number of rows.
     model : {"ensemble", "compact", "best"}
         What to deliver: "ensemble", the weighted average of the best recipes; "compact", the fewest networks whose
         out-of-fold loss is within one standard error of the ensemble's (`result_.outcome.compact` has what that costs
         and saves); "best", the best recipe alone.
     refit : bool or "auto", default "auto"
-        Train what was chosen on all rows again; "auto": only for folds like those of time series.
+        Train the chosen recipes again on all rows. "auto" does so only for folds like those of time series.
     group_repeats : bool, default True
         Keep rows with equal inputs in one fold where they are copies of each other.
     n_jobs : int, optional
-        Threads; None: all cores.
+        Threads. None uses all cores.
     random_state : int or RandomState, default 0
         The same number gives the same bits, unless a budget ends the search.
     verbose : bool, default False
         Show progress; in a notebook as a picture, a dot for each recipe.
     kinds : dict of str, optional
-        What columns are, where Shoal should not infer it: {"zip": "category"}; "number", "category", "date", "text",
-        "drop", or a custom `shoal.encoders.column.ColumnEncoder`.
+        What columns hold, where Shoal should not infer it, as in {"zip": "category"}: "number", "category", "date",
+        "text", "boolean", "drop", or a custom `shoal.encoders.column.ColumnEncoder`.
     callbacks : list of Callback, optional
         A list of objects that watch the search and may stop it (see `shoal.callbacks.Callback`); the events are those
         of `shoal.search.events`.
@@ -93,7 +93,7 @@ class SearchEstimator(TableEstimator):
         Where to train: None uses this process, "local:4" starts four worker processes; "dask://host:8786", "mpi", or
         any concurrent.futures.Executor. The bits are the same.
     explain_seconds : float, optional
-        For finding out which columns matter; None: what is left of the budget, or little; 0: not at all.
+        Seconds for finding out which columns matter. None uses what is left of the budget, or few; 0 turns it off.
     journal : path, optional
         A folder for finished work: after a crash, the same fit resumes from it; with other data or parameters nothing
         in it is used.

@@ -35,7 +35,7 @@ class Progress:
 
     stage: str
     share: float  # of the whole search, 0 to 1
-    candidates: int  # with a result
+    recipes: int  # with a result
     best: Candidate | None
     workers: Status | None = None  # unless this process trains
     trained: Sequence[Candidate] = ()  # those assessed just now, after they were trained

@@ -31,7 +31,7 @@ class SearchScreen:
         self.latest: Progress | None = None
         self.told = self.begun
         self._next_line = 0.0
-        self._candidates = 0
+        self._recipes = 0
         self.shows = sys.stderr.isatty() if show_bar is None else show_bar
         self._console: Any = None
         if self.shows:
@@ -59,8 +59,8 @@ class SearchScreen:
         progress, now = self.latest, time.monotonic()
         if self.shows:
             self._bar.update(self.share(), words=self.words(now))
-        elif progress is not None and ((progress.candidates and not self._candidates) or now >= self._next_line):
-            self._candidates = progress.candidates
+        elif progress is not None and ((progress.recipes and not self._recipes) or now >= self._next_line):
+            self._recipes = progress.recipes
             self._next_line = now + LINE_EVERY
             self.say(self.words(now))
 
@@ -74,7 +74,7 @@ class SearchScreen:
         seconds = self._left(progress, now)
         left = "" if seconds is None else f", {time_words(seconds)} left"
         workers = "" if progress.workers is None else f", {workers_words(progress.workers)}"
-        return f"{stage}: {count(progress.candidates, 'recipe')}{best}{workers}{left}"
+        return f"{stage}: {count(progress.recipes, 'recipe')}{best}{workers}{left}"
 
     def _left(self, progress: Progress, now: float) -> float | None:
         """Seconds left, by the budget or by what the share done so far took."""

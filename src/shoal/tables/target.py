@@ -192,8 +192,8 @@ def _guess(name: str, column: np.ndarray, numbers: np.ndarray | None) -> tuple[s
     different = len(np.unique(numbers))
     few = different <= FEW_VALUES and different <= max(FEW_SHARE * len(numbers), ALWAYS_FEW)
     if few and (numbers == np.floor(numbers)).all():
-        return CLASSIFICATION, f"whole numbers, only {different} different ones"
-    return REGRESSION, f"numbers, {different:,} different ones"
+        return CLASSIFICATION, f"only {different} different whole numbers"
+    return REGRESSION, f"{different:,} different numbers"
 
 
 def _labels(column: np.ndarray) -> np.ndarray:

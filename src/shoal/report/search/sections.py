@@ -85,12 +85,14 @@ def correction_words(score: dict[str, Any], recipes: int) -> Html:
         f"On rows it was not trained on, the model scored {words.score(raw, metric)}. It was selected as {among} by "
         "its score on the same rows, which biases that score upwards. "
     )
-    if raw > corrected - gain:
-        said += f"Correcting for this lowers the score by {words.difference(raw - corrected + gain, metric)}."
-    else:
+    nothing = words.difference(0.0, metric)
+    bias = words.difference(max(raw - corrected + gain, 0.0), metric)
+    if bias == nothing:  # as it is shown
         said += "Here the bias is too small to matter."
+    else:
+        said += f"Correcting for this lowers the score by {bias}."
     shown = words.difference(abs(gain), metric)
-    if shown != words.difference(0.0, metric):
+    if shown != nothing:
         said += (
             " The measured score is that of the networks of one fold at a time. The final model averages the networks "
             f"of all folds, which {'raises' if gain > 0 else 'lowers'} the score by {shown}."

@@ -28,6 +28,7 @@ POINTS_SHOWN = 2_000  # of predictions against true values
 BINS = 10
 TIMED_ROWS = 1_000
 TIMED_TEXTS = 100
+NO_DIFFERENCE = 0.00005  # shown as 0.0000
 
 
 @dataclass
@@ -302,16 +303,16 @@ def honest_words(
     elif guess >= honest.low:
         words.append("Guessing is within the interval, so the model may have learned nothing.")
     luck = honest.raw - (honest.corrected - honest.averaging)
-    words.append(
-        f"On held-out rows it scored {honest.raw:.4f}. Shoal subtracts {max(luck, 0.0):.4f} because it is the best of "
-        f"{recipes:,} recipe{'s' * (recipes != 1)}."
-    )
-    if averaged != "1 fold" or abs(honest.averaging) >= 0.00005:
-        words[-1] += (
-            f" It {'adds' if honest.averaging >= 0 else 'subtracts'} {abs(honest.averaging):.4f} because the model "
+    said, who = f"On held-out rows it scored {honest.raw:.4f}.", "Shoal"
+    if luck >= NO_DIFFERENCE:
+        many = f"{recipes:,} recipe{'s' * (recipes != 1)}"
+        said, who = f"{said} Shoal subtracts {luck:.4f} because it is the best of {many}.", "It"
+    if abs(honest.averaging) >= NO_DIFFERENCE:
+        said += (
+            f" {who} {'adds' if honest.averaging >= 0 else 'subtracts'} {abs(honest.averaging):.4f} because the model "
             f"averages the networks of {averaged}, while the measured score is that of one fold at a time."
         )
-    return words
+    return [*words, said]
 
 
 def _expectation(honest: HonestScore, guess: float, target: str) -> tuple[str, str]:

@@ -76,6 +76,7 @@ class Search:
         self.decisions = decisions or Decisions()
         self.after_round = after_round
         self.candidates: list[Candidate] = []
+        self._recipes: set[Recipe] = set()  # those of all candidates, whatever their seeds
         self._kept: list[Candidate] = []  # those that may still be in the model: few, however many were tried
         self.log: list[dict[str, Any]] = []
         self.costs = Costs(problem, limits)
@@ -190,6 +191,7 @@ class Search:
                 recipe = Recipe(recipe.member.replace(epochs=default), recipe.encoding)
             candidates.append(Candidate(len(self.candidates) + len(candidates), recipe))
         self.candidates.extend(candidates)
+        self._recipes.update(candidate.key for candidate in candidates)
         self._kept.extend(candidates)
         return candidates
 
@@ -353,7 +355,8 @@ class Search:
         best = max(best_of(self._kept, len(self._kept)), key=lambda one: (one.finished, one.score), default=None)
         budget = self.clock.budget
         share = self.costs.share_done() if budget is None else self.clock.elapsed() / budget
-        return Progress(stage, share, known, best, self.trainer.status, trained)
+        recipes = min(known, len(self._recipes))  # more seeds of a recipe are no more recipes
+        return Progress(stage, share, recipes, best, self.trainer.status, trained)
 
     def _time_is_up(self) -> bool:
         """Not while an earlier attempt is done again from its journal: then there was time for it."""
