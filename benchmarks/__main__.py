@@ -41,6 +41,7 @@ MODULES = {
     "explain": "search.explain",
     "live": "search.live",
     "coverage": "search.coverage",
+    "ingredients": "search.ingredients",
     "predict": "search.serving.predicting",
     "compact": "search.serving.compacting",
     "budget": "search.budget",

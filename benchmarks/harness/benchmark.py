@@ -67,7 +67,8 @@ class Parameter:
         return "--" + self.name.replace("_", "-")
 
     def add_to(self, parser: argparse.ArgumentParser) -> None:
-        words: dict[str, Any] = {"default": argparse.SUPPRESS, "help": f"{self.help} [{self._default()}]".lstrip()}
+        said = f"{self.help} [{self._default()}]".lstrip().replace("%", "%%")  # argparse fills in what follows a %
+        words: dict[str, Any] = {"default": argparse.SUPPRESS, "help": said}
         if self.kind is bool:
             words["action"] = argparse.BooleanOptionalAction
         else:
@@ -78,7 +79,7 @@ class Parameter:
 
     def _default(self) -> str:
         values = self.default if isinstance(self.default, tuple) else [self.default]
-        return " ".join("none" if value is None else str(value).replace("%", "%%") for value in values)
+        return " ".join("none" if value is None else str(value) for value in values)
 
     def words(self, value: Any) -> list[str]:
         """The option as it was given."""

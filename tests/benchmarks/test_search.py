@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from support.bench import bench
 
 from benchmarks.peers import gridsearch
 from benchmarks.search import explain, live, live_browser, startup
+from benchmarks.search.ingredients import BASE, VARIANTS
 
 # ---- the grid search ----
 
@@ -159,3 +161,17 @@ def test_a_made_up_search_has_as_many_dots_as_asked(tmp_path: Path) -> None:
     events = [json.loads(line) for line in (tmp_path / "live.jsonl").read_text().splitlines()]
     assert sum(len(event.get("dots", [])) for event in events) == search.dots
     assert {event["e"] for event in events} == {"begin", "started", "dots", "now", "rung"}
+
+
+def test_ingredients_are_judged_on_rows_set_aside(tmp_path: Path) -> None:
+    """One informative number that only a threshold tells: the encoding with steps has the lowest loss."""
+    generator = np.random.default_rng(0)
+    x = generator.lognormal(sigma=2, size=240)
+    pd.DataFrame({"x": x, "noise": generator.normal(size=240), "target": (x > 1.3) * 4.0}).to_csv(
+        tmp_path / "beps.csv.gz", index=False
+    )
+    command = f"ingredients --tables {tmp_path} --recipes 3 --only beps"
+    (case,) = bench(tmp_path / "out", command)["cases"]
+    assert set(case["losses"]) == set(VARIANTS)
+    assert case["losses"]["and encoding steps"] < case["losses"][BASE]
+    assert max(case["losses"].values()) < 1.0, "guessing the mean has a loss of 2"
