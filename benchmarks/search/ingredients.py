@@ -209,7 +209,7 @@ def _losses_table(found: Sequence[dict[str, Any]]) -> ResultTable:
 def _draw(summary: Sequence[tuple[str, float, float, float]]) -> Figure:
     figure, axes = grid_of_axes(1, 1)
     axis = axes[0, 0]
-    axis.barh([row[0] for row in summary[:0:-1]], [row[1] for row in summary[:0:-1]], color=COLORS[0])
+    axis.barh([row[0] for row in summary[:0:-1]], [row[1] for row in summary[:0:-1]], color=COLORS["native"])
     axis.axvline(0, color="black", linewidth=0.8)
     axis.set_xlabel("change of the loss in percent, geometric mean over tables")
     return figure
