@@ -5,7 +5,7 @@ piecewise  linear in each bin between two quantiles
 quantile   the quantile of a normal distribution, linear in each bin
 steps      as "quantile", and whether the number is above each of some thresholds (see `thresholds`)
 
-Both are fitted on weighted rows: a row of weight two counts as the row twice, a row of weight zero not at all.
+All are fitted on weighted rows: a row of weight two counts as the row twice, a row of weight zero not at all.
 """
 
 from __future__ import annotations
