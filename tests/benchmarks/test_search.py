@@ -163,15 +163,16 @@ def test_a_made_up_search_has_as_many_dots_as_asked(tmp_path: Path) -> None:
     assert {event["e"] for event in events} == {"begin", "started", "dots", "now", "rung"}
 
 
-def test_ingredients_are_judged_on_rows_set_aside(tmp_path: Path) -> None:
+def test_ingredients_are_judged_on_rows_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One informative number that only a threshold tells: the encoding with steps has the lowest loss."""
     generator = np.random.default_rng(0)
     x = generator.lognormal(sigma=2, size=240)
+    (tmp_path / "tables").mkdir()
     pd.DataFrame({"x": x, "noise": generator.normal(size=240), "target": (x > 1.3) * 4.0}).to_csv(
-        tmp_path / "beps.csv.gz", index=False
+        tmp_path / "tables" / "beps.csv.gz", index=False
     )
-    command = f"ingredients --tables {tmp_path} --recipes 3 --only beps"
-    (case,) = bench(tmp_path / "out", command)["cases"]
+    monkeypatch.setenv("SHOAL_DATA", str(tmp_path))
+    (case,) = bench(tmp_path / "out", "ingredients --recipes 3 --only beps")["cases"]
     assert set(case["losses"]) == set(VARIANTS)
     assert case["losses"]["and encoding steps"] < case["losses"][BASE]
     assert max(case["losses"].values()) < 1.0, "guessing the mean has a loss of 2"
