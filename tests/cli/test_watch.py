@@ -115,5 +115,5 @@ def test_a_training_is_recorded_and_stops_after_an_epoch(call, tmp_path, table):
     events = [json.loads(line) for line in (tmp_path / "t" / LIVE).read_text().splitlines()]
     kinds = [event["e"] for event in events]
     assert kinds[:2] == ["begin", "started"]
-    assert kinds[-1] == "end"
+    assert kinds[-2:] == ["end", "tested"]
     assert kinds.count("epoch") == len(json.loads((tmp_path / "t" / "history.json").read_text())["history"]) < 100000

@@ -183,7 +183,8 @@ class SlowWriter:
         monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(module.models, "longest_context", lambda *_: 64)
         monkeypatch.setattr(module, "continue_text", lambda *given: self.text(seconds * given[3]))
-        (folder / "samples.json").write_text('[{"prompt": "one"}, {"prompt": "two"}]', encoding="utf-8")
+        (folder / "texts.json").write_text('{"prompts": [{"prompt": "one"}, {"prompt": "two"}]}', encoding="utf-8")
+        (folder / "samples.json").unlink(missing_ok=True)
         self.folder = folder
         trainer = SimpleNamespace(model=SimpleNamespace(config=None))
         self.samples = module.SampleWriter(SimpleNamespace(run=folder), folder, trainer, None)

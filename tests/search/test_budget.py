@@ -89,7 +89,7 @@ def test_advice_on_the_budget_does_not_contradict_itself(
 def test_no_more_is_kept_back_for_a_refit_than_it_takes(machine_of_speed: Callable[[float], Machine]) -> None:
     machine_of_speed(1e8)
     model = ShoalClassifier(budget=1000, refit=True, epochs=1, cv=2)
-    model.set_params(callbacks=[watching(lambda progress: progress.candidates > 6)])
+    model.set_params(callbacks=[watching(lambda progress: progress.recipes > 6)])
     search = model.fit(*small_table()).result_.search
     reserves = []
     for search.costs.rate in (0.0, 1e9):
@@ -114,7 +114,7 @@ def test_no_more_is_kept_back_for_an_explanation_than_it_makes_use_of(
     """On small tables it takes a moment; a tenth of the budget was kept for it."""
     machine_of_speed(1e8)
     model = ShoalClassifier(budget=30, epochs=1, cv=2)
-    model.set_params(callbacks=[watching(lambda progress: progress.candidates > 6)])
+    model.set_params(callbacks=[watching(lambda progress: progress.recipes > 6)])
     search = model.fit(*small_table()).result_.search
     reserves = []
     for search.costs.rate in (1e-12, 1e-6):
@@ -160,7 +160,7 @@ def test_a_trial_on_a_busy_machine_counts_for_what_longer_work_would_take() -> N
 def test_more_is_kept_back_on_a_busy_machine_and_for_wide_tables(machine_of_speed: Callable[[float], Machine]) -> None:
     machine_of_speed(1e8)
     model = ShoalClassifier(budget=1000, epochs=1, cv=2)
-    model.set_params(callbacks=[watching(lambda progress: progress.candidates > 6)])
+    model.set_params(callbacks=[watching(lambda progress: progress.recipes > 6)])
     search = model.fit(*small_table()).result_.search
     fixed = []
     for busy, columns in ((1.0, 1), (3.0, 1), (3.0, 5000)):
@@ -228,7 +228,7 @@ def test_an_interrupted_repetition_ends_as_any_other_search(machine_of_speed: Ca
     X, y = small_table()
     first = ShoalClassifier(recipes=6, seeds=1, epochs=8, cv=2).fit(X, y).result_
     model = ShoalClassifier(recipes=6, seeds=1, epochs=8, cv=2)
-    model.set_params(callbacks=[watching(lambda progress: progress.candidates > 0)])
+    model.set_params(callbacks=[watching(lambda progress: progress.recipes > 0)])
     model.repeat(X, y, replace(first.as_earlier(), bootstraps=3000))
     assert model.result_.search.ended == "interrupted"
     assert 0 < model.honest_score_.bootstraps <= BOOTSTRAPS

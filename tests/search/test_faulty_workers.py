@@ -106,9 +106,9 @@ def test_a_search_that_skipped_a_recipe_says_so_and_has_an_exit_code_of_its_own(
     words = [*SEARCH, "--cluster", "local:2"]
     searched, shown = (call(tmp_path, *words, code=3).stdout for _ in range(2))
     skipped = json.loads((tmp_path / "out/settings.json").read_text())["result"]["skipped"]
-    reason = "it failed on 2 workers, for an error of its own (ArithmeticError: selu is not allowed)"
+    reason = "it failed on 2 workers, for an error of its own (ArithmeticError: mish is not allowed)"
     assert skipped
-    assert all("selu" in one["label"] for one in skipped)
+    assert all("mish" in one["label"] for one in skipped)
     assert {one["reason"] for one in skipped} == {reason}
     for said in (searched, shown):
         assert f"skipped {len(skipped)} recipe" in said
@@ -122,12 +122,12 @@ def test_a_search_that_skipped_a_recipe_says_so_and_has_an_exit_code_of_its_own(
 def test_a_search_that_is_resumed_with_nothing_left_but_recipes_that_fail_is_finished(work, iris, tmp_path):
     """Nothing is done by then in this attempt, but there are results of an earlier one: it is the recipes."""
     work("refused")
-    members = [Member(hidden=k, epochs=3, activation="selu" if k % 2 else "relu") for k in range(2, 10)]
+    members = [Member(hidden=k, epochs=3, activation="mish" if k % 2 else "relu") for k in range(2, 10)]
     model = ShoalClassifier(
         members, strategy="random", cv=3, seeds=1, recipes=8, executor="local:2", journal=tmp_path / "journal"
     )
     with pytest.raises(Crash):
         model.set_params(callbacks=[CrashAfter(1)]).fit(*iris)
     model.set_params(callbacks=None).fit(*iris)
-    assert [one.recipe.member.activation for one in model.result_.skipped] == ["selu"] * 4
+    assert [one.recipe.member.activation for one in model.result_.skipped] == ["mish"] * 4
     assert model.result_.search.trainer.recalled == 4

@@ -112,13 +112,13 @@ def test_a_watcher_may_end_the_search_and_the_best_so_far_is_kept(iris, machine_
 
     def watch(progress):
         seen.append(progress)
-        return progress.candidates >= 6
+        return progress.recipes >= 6
 
     machine_of_speed(1e8)
     model = ShoalClassifier(recipes=60, strategy="random", callbacks=[watching(watch)]).fit(*iris)
     assert model.result_.search.ended == "interrupted"
     assert model.score(*iris) > 0.6
-    assert [progress.candidates >= 6 for progress in seen] == [False] * (len(seen) - 1) + [True]
+    assert [progress.recipes >= 6 for progress in seen] == [False] * (len(seen) - 1) + [True]
 
 
 def test_an_interruption_in_the_middle_of_the_first_round_keeps_what_stands(machine_of_speed):

@@ -44,10 +44,10 @@ def poisoned(setting: Setting, payload: bytes, threads: int) -> bytes:
 
 
 def refused(setting: Setting, payload: bytes, threads: int) -> bytes:
-    """`on_workers.work`, which fails where a recipe has the activation selu."""
+    """`on_workers.work`, which fails where a recipe has the activation mish."""
     about = tensors.unpack(payload)[1] if payload[0] else {"members": []}
-    if any(member["activation"] == "selu" for member in about["members"]):
-        raise ArithmeticError("selu is not allowed")
+    if any(member["activation"] == "mish" for member in about["members"]):
+        raise ArithmeticError("mish is not allowed")
     return on_workers.work(setting, payload, threads)
 
 

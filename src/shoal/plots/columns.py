@@ -92,7 +92,7 @@ class ImportanceDisplay(Drawn):
         ax.axvline(0, color="0.2", linewidth=0.8)
         ax.set_yticks(places, [one.name for one in self.columns])
         ax.set_xlabel(f"fall of the {metric_name(self.metric)} ({self.confidence:.0%} intervals)")
-        return self.keep(ax)
+        return self._keep(ax)
 
 
 @dataclass
@@ -182,4 +182,4 @@ class EffectDisplay(Drawn):
         ax.set_xlabel(first.column)
         said = "probability" if len(self.effects) > 1 or first.output is None else f"probability of {first.output}"
         ax.set_ylabel(said if first.share else "prediction")
-        return self.keep(ax)
+        return self._keep(ax)

@@ -26,6 +26,6 @@ class Drawn:
     ax_: Any = field(default=None, init=False, repr=False)
     figure_: Any = field(default=None, init=False, repr=False)
 
-    def keep(self, ax: Any) -> Any:
+    def _keep(self, ax: Any) -> Any:
         self.ax_, self.figure_ = ax, ax.figure
         return self

@@ -111,4 +111,4 @@ class LossCurveDisplay(Drawn):
         ax.legend(fontsize="small", title="dashed: training, solid: held out", title_fontsize="small")
         ax.set_xlabel("epoch")
         ax.set_ylabel("loss")
-        return self.keep(ax)
+        return self._keep(ax)

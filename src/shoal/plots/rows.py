@@ -106,7 +106,7 @@ class IntervalDisplay(Drawn):
         ax.set_xlabel("rows, by prediction")
         ax.set_title(f"{self.covered_:.1%} inside, {self.coverage:.0%} asked", fontsize="medium")
         ax.legend(fontsize="small")
-        return self.keep(ax)
+        return self._keep(ax)
 
 
 @dataclass
@@ -201,4 +201,4 @@ class CalibrationDisplay(Drawn):
         ax.scatter(self.predicted, self.observed, 20 + 100 * self.rows / self.rows.max(), color="C0", label="observed")
         ax.set(xlabel=f"predicted probability of {self.about}", ylabel="how often it was so", aspect="equal")
         ax.legend(fontsize="small")
-        return self.keep(ax)
+        return self._keep(ax)

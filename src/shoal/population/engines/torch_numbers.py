@@ -264,7 +264,8 @@ def update(parameter: Tensor, gradient: Tensor, slots: Sequence[Tensor], rates: 
     elif rates.epsilon is None:
         parameter.addcmul_(gradient, rates.step)
     else:
-        assert rates.beta2 is not None and rates.rest is not None
+        assert rates.beta2 is not None
+        assert rates.rest is not None
         mean, square = slots
         mean.lerp_(gradient, 1 - BETA1)
         square.mul_(rates.beta2).add_(gradient.square().mul_(rates.rest))
