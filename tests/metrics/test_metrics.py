@@ -18,7 +18,7 @@ from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task
 from shoal.search.problem.data import TrainingData
 from shoal.search.problem.problem import make_problem
 from shoal.search.results.report_data import chance, honest_words
-from shoal.search.rounds.candidates import InProcess
+from shoal.search.rounds.candidates import LocalTrainer
 from shoal.search.scoring.evidence import Evidence
 from shoal.search.scoring.honest import HonestScore, correct
 from shoal.tables.schema import Schema
@@ -121,7 +121,7 @@ def test_folds_without_a_score_are_refused_before_anything_is_trained(name, bad,
     folds = [(np.arange(30), np.arange(30, 60)), (np.setdiff1d(np.arange(60), only), only)]
     weight = np.where((np.arange(60) >= 30) & (y != bad), 0.0, 1.0)  # rows that do not count
     with monkeypatch.context() as patch:
-        patch.setattr(InProcess, "train", trained_too_early)
+        patch.setattr(LocalTrainer, "train", trained_too_early)
         with pytest.raises(ValueError, match=rf"{words}.* fold 1 has none; use fewer folds") as error:
             ShoalClassifier(MEMBERS, scoring=name, cv=folds).fit(X, y)
         assert "\n" not in str(error.value)
@@ -320,7 +320,7 @@ def looks_at_all(estimator, X, y):
     ],
 )
 def test_what_is_no_score_of_predictions_is_refused_before_anything_is_trained(scoring, words, monkeypatch):
-    monkeypatch.setattr(InProcess, "train", trained_too_early)
+    monkeypatch.setattr(LocalTrainer, "train", trained_too_early)
     X, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 2
     with pytest.raises((ValueError, TypeError), match=words):
         ShoalClassifier(MEMBERS, scoring=scoring, cv=2).fit(X, y)

@@ -11,7 +11,7 @@ from shoal import Member, ShoalClassifier
 from shoal.search.remote import journaled
 from shoal.search.results.result import Earlier
 from shoal.search.rounds import loop
-from shoal.search.rounds.candidates import Batch, InProcess
+from shoal.search.rounds.candidates import Batch, LocalTrainer
 from shoal.search.rounds.training import assess
 
 
@@ -85,7 +85,7 @@ def test_nobody_takes_networks_that_are_on_their_way_back(iris, tmp_path):
     assert names[0] == names[1]
 
 
-class Forgetful(InProcess):
+class Forgetful(LocalTrainer):
     """As workers behind a slow link: networks come back at the end only."""
 
     def train(self, orders, control, anew=False):
@@ -96,7 +96,7 @@ class Forgetful(InProcess):
 
 
 def test_an_early_end_where_no_network_has_come_back_gives_the_best(iris, monkeypatch):
-    monkeypatch.setattr("shoal.search.remote.journaled.InProcess", Forgetful)
+    monkeypatch.setattr("shoal.search.remote.journaled.LocalTrainer", Forgetful)
     model = ShoalClassifier(recipes=9, cv=3, epochs=9, callbacks=[EndAfter(1)]).fit(*iris)
     (chosen,) = model.result_.search.best_candidates()
     assert chosen.loss == min(candidate.loss for candidate in model.result_.search.candidates)

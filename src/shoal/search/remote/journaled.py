@@ -35,7 +35,7 @@ from shoal.search.problem.problem import Problem
 from shoal.search.remote import payloads
 from shoal.search.remote.on_workers import OnWorkers
 from shoal.search.remote.payloads import Setting
-from shoal.search.rounds.candidates import SHARD_SECONDS, Batch, Candidate, InProcess, Order, Trainer
+from shoal.search.rounds.candidates import SHARD_SECONDS, Batch, Candidate, LocalTrainer, Order, Trainer
 from shoal.search.rounds.training import Assessment, Control
 
 SHARD, NETWORKS = "shard", "networks"  # kinds of files
@@ -284,7 +284,7 @@ def _trainer(
 ) -> Trainer:
     if workers is None:
         seconds = None if journal is None else SHARD_SECONDS
-        return InProcess(setting.matrices, setting.metric, setting.seed, options.threads, seconds, clock.now)
+        return LocalTrainer(setting.matrices, setting.metric, setting.seed, options.threads, seconds, clock.now)
     return OnWorkers(setting, workers, None if journal is None else atomic.beside(journal.folder / DATA))
 
 

@@ -23,7 +23,7 @@ from shoal.search.problem.data import TrainingData
 from shoal.search.problem.problem import Problem, evenly
 from shoal.search.results.leaderboard import make_leaderboard
 from shoal.search.results.result import Conclusion
-from shoal.search.rounds.candidates import Candidate, InProcess, Order, candidate_cost
+from shoal.search.rounds.candidates import Candidate, LocalTrainer, Order, candidate_cost
 from shoal.search.rounds.loop import INTERRUPTED, Search
 from shoal.search.rounds.training import Control
 from shoal.search.scoring.averaging import FoldPredictions, averaging_gain, best_temperature
@@ -258,7 +258,7 @@ def _fitting(
 def _train_again(search: Search, problem: Problem, chosen: Sequence[Candidate]) -> list[Candidate]:
     """The chosen recipes on all rows, to the end: for splitters whose folds leave out much of the data."""
     candidates = [Candidate(len(search.candidates) + k, candidate.recipe) for k, candidate in enumerate(chosen)]
-    trainer = InProcess(problem, None, search.limits.seed, search.limits.threads)
+    trainer = LocalTrainer(problem, None, search.limits.seed, search.limits.threads)
     for batch in trainer.train([Order.of(problem, one, [one.target]) for one in candidates], Control()):
         batch.hand_over(problem, search.samples)
     return candidates

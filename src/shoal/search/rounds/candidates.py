@@ -322,7 +322,7 @@ class Trainer(ABC):
         """End what was started."""
 
 
-class InProcess(Trainer):
+class LocalTrainer(Trainer):
     """Trains here, all candidates of an encoding as one population; in pieces of `shard_seconds`, if given."""
 
     def __init__(

@@ -26,7 +26,7 @@ from shoal.search.problem.problem import Problem
 from shoal.search.rounds.candidates import (
     Batch,
     Candidate,
-    InProcess,
+    LocalTrainer,
     LogEntry,
     Order,
     Trainer,
@@ -72,7 +72,7 @@ class Search:
         """`after_round` may set the clock's reserve."""
         self.problem, self.metric, self.limits, self.clock = problem, metric, limits, clock
         self.callbacks = callbacks or Callbacks()
-        self.trainer = trainer or InProcess(problem, metric, limits.seed, limits.threads, now=clock.now)
+        self.trainer = trainer or LocalTrainer(problem, metric, limits.seed, limits.threads, now=clock.now)
         self.decisions = decisions or Decisions()
         self.after_round = after_round
         self.candidates: list[Candidate] = []
