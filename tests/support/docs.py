@@ -102,7 +102,7 @@ def cited(page: Path) -> tuple[list[Figure], set[str]]:
     figures, excused = [], set()
     for kind, content in COMMENT.findall(page.read_text(encoding="utf-8")):
         if kind == "figures":
-            figures += [Figure(*entry.split()) for entry in content.split(";") if entry.strip()]
+            figures += [Figure(*entry.split(maxsplit=2)) for entry in map(str.strip, content.split(";")) if entry]
         else:
             excused |= {entry.strip() for entry in content.split(",")}
     return figures, excused
