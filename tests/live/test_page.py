@@ -98,6 +98,51 @@ def test_a_killed_search_is_shown_as_it_was_when_it_ended(window, tmp_path):
         assert not page.get_by_role("button", name="Stop").is_visible()
 
 
+def test_what_a_resumed_search_tells_again_counts_once(window, run):
+    """A killed search had recorded more than it had saved, and an interrupted one had a model."""
+    path, recording, clock = run
+    tried = record_search(recording, clock)
+    recording.write("end", last=True, score=None, ended="interrupted", ensemble=[[0, 1.0]], best=0)
+    with serving(path) as server, watching(window, server.url) as page:
+        wait_until(lambda: page.locator("circle.lit").count() == 1)
+        clock.seconds += 5
+        recording.write("begin", kind="search", host="here", pid=1, **ABOUT)
+        recording.write("started", rows=100, folds=5, metric="accuracy", budget=60.0, workers=None)
+        recording.write("dots", stage="searching", dots=dots(tried - 10, [0.7] * 12))
+        recording.write("now", stage="searching", share=0.1, tried=tried + 2, best=[0, 0.9], range=None)
+        page.get_by_text(f"of the best of {tried + 2} recipes so far").wait_for()
+        wait_until(lambda: page.locator("circle.lit").count() == 0)
+        wait_until(lambda: page.locator("#live-tallies tbody tr").first.locator("td").nth(1).inner_text() == "62")
+
+
+def test_a_page_shows_the_run_that_was_begun_anew(window, run):
+    path, recording, clock = run
+    record_search(recording, clock)
+    with serving(path) as server, watching(window, server.url) as page:
+        page.get_by_text("of the best of 60 recipes so far").wait_for()
+        recording.close()
+        (path / LIVE).unlink()
+        second = Recording(path, print, FakeTime())
+        record_search(second, FakeTime(), rounds=1)
+        page.get_by_text("of the best of 20 recipes so far").wait_for()
+        second.close()
+
+
+def test_a_report_that_somebody_else_wrote_reaches_nothing(window, run):
+    """Opened alone, its scripts have no origin: no token, no cookies of other servers here, no requests."""
+    path, _, _ = run
+    tries = """document.title = [
+      () => document.cookie, () => localStorage.length, () => parent.origin === "null" && self.origin,
+    ].map((one) => { try { return one(); } catch (error) { return error.name; } }).join();
+    fetch("/stop" + location.search, { method: "POST" }).catch(() => { document.body.append("refused"); });"""
+    (path / "report.html").write_text(f"<body><script>{tries}</script>")
+    with serving(path) as server, watching(window, server.url.replace("/?", "/report?")) as page:
+        page.get_by_text("refused").wait_for()
+        assert page.title() == "SecurityError,SecurityError,null"
+        assert not (path / STOP).exists()
+        page.complaints.clear()
+
+
 def test_hostile_names_are_text(window, run):
     path, recording, clock = run
     names = {**ABOUT, "title": NASTY, "target": NASTY, "metric": NASTY}

@@ -3,6 +3,7 @@
 import re
 import socket
 import threading
+import time
 
 import pytest
 from support.live import FakeTime, ask, record_search, running, serving
@@ -102,6 +103,83 @@ def test_it_listens_here_alone_unless_told(server, folder, capsys):
     assert "warning" not in capsys.readouterr().err
 
 
+def test_other_machines_reach_it_by_its_address_and_by_its_name_in_small_letters(folder, monkeypatch):
+    monkeypatch.setattr(module.socket, "gethostname", lambda: "Annas-Laptop")
+    with serving(folder, address="0.0.0.0") as server:
+        port = server.server_address[1]
+        assert f"http://Annas-Laptop:{port}/" in server.url
+        link = socket.create_connection(("127.0.0.2", port), timeout=10)  # another address of this machine
+        link.sendall(f"GET /?token={server.token} HTTP/1.1\r\nHost: 127.0.0.2:{port}\r\n\r\n".encode())
+        assert b" 200 OK" in link.recv(1000)
+        link.close()
+        answers = [(f"annas-laptop:{port}", 200), (f"127.0.0.2:{port}", 421), (f"evil.example:{port}", 421)]
+        for host, status in answers:
+            assert ask(server, "/?token={token}", Host=host)[0] == status
+
+
+def test_the_name_of_this_machine_is_not_looked_up(folder, monkeypatch):
+    """That takes seconds where no server of names answers."""
+    monkeypatch.setattr(socket, "getfqdn", lambda name: pytest.fail(f"{name} was looked up"))
+    with serving(folder) as server:
+        assert ask(server, "/?token={token}")[0] == 200
+
+
+def test_an_address_that_can_be_none_ends_no_run(folder, capsys):
+    with live_server(folder, LiveOptions(live=True, address="\u00fc..")) as nothing:
+        assert nothing is None
+    assert "continues without its page" in capsys.readouterr().err
+
+
+def test_a_browser_that_waits_does_not_keep_a_run_waiting(folder, monkeypatch):
+    asked, closed, waited = threading.Event(), threading.Event(), []
+
+    def browse(url):
+        asked.set()
+        waited.append(closed.wait(5))
+
+    monkeypatch.setattr("webbrowser.open", browse)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("DISPLAY", ":0")
+    open_server(folder, PageOptions()).close()
+    assert waited == []
+    assert asked.wait(10)
+    closed.set()
+
+
+def test_ctrl_c_while_pages_fetch_the_report_ends_the_waiting_not_the_run(folder, monkeypatch):
+    def interrupted(server, seconds):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module.LiveServer, "linger", interrupted)
+    try:
+        with live_server(folder, LiveOptions(live=True)) as server:
+            assert server is not None
+    except KeyboardInterrupt:
+        pytest.fail("the run is complete")
+    with pytest.raises(KeyboardInterrupt), live_server(folder, LiveOptions(live=True)):
+        raise KeyboardInterrupt
+
+
+def test_the_report_of_a_slow_reader_is_whole(folder, monkeypatch):
+    """The time limit is of each piece, not of all."""
+    monkeypatch.setattr(module.LiveHandler, "timeout", 1.0)
+    content = b"<p>" + b"x" * 12_000_000
+    (folder / REPORT).write_bytes(content)
+    with serving(folder) as server:
+        link = socket.socket()
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        link.settimeout(10)
+        link.connect(server.server_address[:2])
+        host = f"127.0.0.1:{server.server_address[1]}"
+        link.sendall(f"GET /report?token={server.token} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        got = 0
+        while part := link.recv(1 << 20):
+            got += len(part)
+            time.sleep(len(part) / 4e6)
+        link.close()
+        assert got > len(content)
+
+
 def test_an_occupied_port_ends_no_run(server, folder, capsys):
     port = server.server_address[1]
     with live_server(folder, LiveOptions(live=True, port=port)) as second:
@@ -130,6 +208,15 @@ def test_a_reader_who_comes_again_continues_where_it_was(server, folder):
         link = stream(server, f"Last-Event-ID: {odd}")
         assert b'"begin"' in read_until(link, b"event: state")
         link.close()
+
+
+def test_a_page_is_told_when_the_run_begins_anew(server, folder):
+    link = stream(server)
+    read_until(link, b"event: state")
+    (folder / LIVE).unlink()  # as --fresh does
+    (folder / LIVE).write_text('{"e":"begin","t":0}\n')
+    assert b'"begin"' not in read_until(link, b"event: again")
+    link.close()
 
 
 def test_readers_who_hang_or_take_nothing_keep_nobody_waiting(server, folder, monkeypatch):

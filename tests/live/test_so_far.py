@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from shoal.live.recorders import SearchRecorder
 from shoal.live.so_far import RangeSoFar
+from shoal.search.events import Started
 
 
 def test_the_range_removes_what_choosing_the_best_adds():
@@ -38,3 +40,13 @@ def test_too_few_folds_and_diverged_candidates_have_no_range():
     so_far.add(np.ones((3, 2)))
     so_far.add(np.full((3, 5), np.nan))
     assert so_far.interval() is None
+
+
+@pytest.mark.parametrize(("metric", "most"), [("accuracy", 1.0), ("neg_log_loss", 0.0), ("r2", 1.0), ("mine", np.inf)])
+def test_the_range_has_no_score_that_cannot_be(tmp_path, metric, most):
+    with SearchRecorder(tmp_path, {}, print) as recorder:
+        recorder.started(Started(10, 3, metric, None))
+        recorder._so_far.add(np.array([[0.8, 0.9, 1.0]]) - (metric == "neg_log_loss"))
+        low, middle, high = recorder._so_far.interval()
+    assert low < middle < high <= most
+    assert high == most or metric == "mine"

@@ -15,6 +15,7 @@ import numpy as np
 from shoal.finetune.folder import read_samples
 from shoal.live.recording import Recording
 from shoal.live.so_far import RangeSoFar
+from shoal.metrics.metric import METRICS
 from shoal.parallel.events import EpochEnded, EpochProgress, FoldEnded, TrainingStarted
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ class SearchRecorder(Recorder):
         self._so_far = RangeSoFar()
 
     def started(self, event: Started) -> None:
+        metric = METRICS.get(event.metric)
+        self._so_far = RangeSoFar() if metric is None else RangeSoFar(metric.least, metric.most)
         where = None if event.workplace is None else event.workplace.describe()
         self.recording.write(
             "started", rows=event.rows, folds=event.folds, metric=event.metric, budget=event.budget, workers=where

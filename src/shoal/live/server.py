@@ -18,6 +18,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from socketserver import TCPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -34,6 +35,10 @@ POLL_SECONDS = 0.5  # between two looks for new events
 KEEP_ALIVE_SECONDS = 10.0  # of silence, after which a comment shows that the server is there
 PATIENCE_SECONDS = 20.0  # for a reader who takes nothing, or a request that does not end
 CHUNK_BYTES = 2**16
+# Whoever wrote the run folder wrote the report: opened alone, its scripts are of no origin, and reach nothing.
+REPORT_POLICY = (
+    "sandbox allow-scripts; default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+)
 
 
 class LiveServer(ThreadingHTTPServer):
@@ -57,6 +62,10 @@ class LiveServer(ThreadingHTTPServer):
         super().__init__((address, port), LiveHandler)
         threading.Thread(target=self.serve_forever, args=(POLL_SECONDS,), name="shoal-live", daemon=True).start()
 
+    def server_bind(self) -> None:
+        """Without a search for the name of this machine, which takes seconds where no server knows it."""
+        TCPServer.server_bind(self)
+
     @property
     def url(self) -> str:
         return f"http://{self.host}/?token={self.token}"
@@ -68,10 +77,13 @@ class LiveServer(ThreadingHTTPServer):
         shown = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(shown, shown)
         return f"[{shown}]:{port}" if ":" in shown else f"{shown}:{port}"
 
-    def is_host(self, given: str | None) -> bool:
-        """Whether a request means this server: a page of another name that leads here is refused."""
+    def is_host(self, given: str | None, reached: str) -> bool:
+        """Whether a request means this server: a page of another name that leads here is refused. `reached`: the
+        address of this machine that the request came to."""
         port = self.server_address[1]
-        return given in {self.host, *(f"{name}:{port}" for name in OWN_NAMES)}
+        names = {*OWN_NAMES, f"[{reached}]" if ":" in reached else reached}
+        known = {self.host.lower(), *(f"{name}:{port}" for name in names)}  # browsers write names in small letters
+        return given is not None and given.lower() in known
 
     def count(self, streams: int = 0, reports: int = 0) -> None:
         with self._lock:
@@ -131,7 +143,8 @@ class LiveHandler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         token = parse_qs(parts.query).get("token", [""])[0]
         origin, host = self.headers.get("Origin"), self.headers.get("Host")
-        if not self.server.is_host(host):
+        reached = str(self.connection.getsockname()[0]).removeprefix("::ffff:")
+        if not self.server.is_host(host, reached):
             self._refuse(HTTPStatus.MISDIRECTED_REQUEST, "this server has another name")
         elif origin is not None and origin != f"http://{host}":
             self._refuse(HTTPStatus.FORBIDDEN, "another page may not ask this server")
@@ -145,9 +158,10 @@ class LiveHandler(BaseHTTPRequestHandler):
     def _refuse(self, status: HTTPStatus, words: str) -> None:
         self._send(status, "text/plain", f"{words}\n".encode())
 
-    def _send(self, status: HTTPStatus, kind: str, content: bytes) -> None:
-        self._head(status, kind, {"Content-Length": str(len(content))})
-        self.wfile.write(content)
+    def _send(self, status: HTTPStatus, kind: str, content: bytes, **more: str) -> None:
+        self._head(status, kind, {"Content-Length": str(len(content)), **more})
+        for start in range(0, len(content), CHUNK_BYTES):  # the time limit is of each piece
+            self.wfile.write(content[start : start + CHUNK_BYTES])
 
     def _head(self, status: HTTPStatus, kind: str, more: dict[str, str]) -> None:
         self.send_response(status)
@@ -174,7 +188,7 @@ class LiveHandler(BaseHTTPRequestHandler):
         except OSError:
             self._refuse(HTTPStatus.NOT_FOUND, "there is no report yet")
             return
-        self._send(HTTPStatus.OK, "text/html", content)
+        self._send(HTTPStatus.OK, "text/html", content, **{"Content-Security-Policy": REPORT_POLICY})
         self.server.count(reports=1)
 
     def _stop(self) -> None:
@@ -209,6 +223,9 @@ class LiveHandler(BaseHTTPRequestHandler):
             if lines:
                 data = b"".join(b"data: " + line + b"\n" for line in lines.splitlines())
                 self.wfile.write(b"id: %d\n%s\n" % (place, data))
+            elif self._is_shorter_than(place):  # begun anew with --fresh: the page shows another run's events
+                self.wfile.write(b"event: again\ndata: \n\n")
+                return
             elif state != said:
                 self.wfile.write(f"event: state\ndata: {json.dumps(vars(state))}\n\n".encode())
                 said = state
@@ -222,3 +239,9 @@ class LiveHandler(BaseHTTPRequestHandler):
                     return  # the reader has gone away: it has nothing more to ask
                 continue
             spoke = time.monotonic()
+
+    def _is_shorter_than(self, place: int) -> bool:
+        try:
+            return (self.server.folder / LIVE).stat().st_size < place
+        except OSError:
+            return False

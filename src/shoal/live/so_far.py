@@ -17,15 +17,18 @@ FEWEST_FOLDS = 3
 class RangeSoFar:
     """Each fold is scored by the candidate that is best on the other folds, so no fold chooses its own score.
 
+    least, most  of any score
+
     Examples
     --------
-    >>> so_far = RangeSoFar()
+    >>> so_far = RangeSoFar(most=1.0)
     >>> so_far.add(np.array([[0.7, 0.8, 0.9], [0.6, 0.5, 0.6]]))
     >>> [round(value, 2) for value in so_far.interval()]
-    [0.55, 0.8, 1.05]
+    [0.55, 0.8, 1.0]
     """
 
-    def __init__(self) -> None:
+    def __init__(self, least: float = -math.inf, most: float = math.inf) -> None:
+        self.least, self.most = least, most
         self._others = np.empty(0)  # (n_folds,) the best mean over all other folds
         self._held_out = np.empty(0)  # (n_folds,) the score of that candidate on the fold
 
@@ -52,4 +55,4 @@ class RangeSoFar:
             return None
         middle, spread = float(self._held_out.mean()), float(self._held_out.std(ddof=1))
         half = float(stdtrit(folds - 1, (1 + CONFIDENCE) / 2)) * spread / math.sqrt(folds)
-        return middle - half, middle, middle + half
+        return max(middle - half, self.least), middle, min(middle + half, self.most)

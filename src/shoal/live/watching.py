@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+import threading
 import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,7 +34,8 @@ def live_server(folder: Path, options: LiveOptions) -> Iterator[LiveServer | Non
         return
     try:
         yield server
-        server.linger(LINGER_SECONDS)
+        with contextlib.suppress(KeyboardInterrupt):  # the run is complete
+            server.linger(LINGER_SECONDS)
     finally:
         server.close()
 
@@ -41,7 +44,7 @@ def open_server(folder: Path, options: PageOptions) -> LiveServer:
     """A server, whose address is printed."""
     try:
         server = LiveServer(folder, options.address, options.port or 0)
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, TypeError) as error:  # the last: the address can be no name
         why = getattr(error, "strerror", None) or str(error)
         raise UserError(
             f"the page cannot be served on {options.address}, port {options.port or 'any'} ({why}); "
@@ -63,4 +66,4 @@ def _open_browser(url: str) -> None:
         os.name == "nt" or sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     )
     if screen and sys.stdout.isatty():
-        webbrowser.open(url)
+        threading.Thread(target=webbrowser.open, args=(url,), name="shoal-browser", daemon=True).start()  # it may wait

@@ -222,6 +222,7 @@ function connect() {
     if (report && report !== page.report && state !== "running") becomeReport(report);
   });
   source.addEventListener("over", () => source.close());
+  source.addEventListener("again", () => location.reload()); // the run was begun anew
   source.onerror = () => {
     const ended = source.readyState === EventSource.CLOSED;
     say(at("connection"), ended ? "The server of this page has ended. To open it again: shoal watch" : "Connection lost. Trying again. If the run was killed: shoal watch");

@@ -84,7 +84,7 @@ class Run {
   apply(event) {
     if (typeof event.t === "number") this.time = Math.max(this.time, event.t);
     const known = {
-      begin: () => { this.about = event; this.end = null; },
+      begin: () => this.beginAgain(event),
       started: () => { this.started = event; this.dotsUntil = event.t; },
       now: () => { this.latest = event; },
       note: () => { this.notes.push(event); },
@@ -101,17 +101,27 @@ class Run {
     try { known[event.e](); } catch { /* a damaged line, or another program's: the rest is shown */ }
   }
 
+  // A resumed run has no model yet.
+  beginAgain(event) {
+    [this.about, this.end] = [event, null];
+    for (const number of this.chosen) this.status.set(number, DONE);
+    this.chosen = [];
+    this.changed += 1;
+  }
+
   addDots({ t, stage, dots }) {
     const [from, span] = [this.dotsUntil, t - this.dotsUntil];
     dots.forEach(([number, score, epochs, hidden, activation, rate, encoding], place) => {
-      const [isKnown, isNew] = [activation === undefined, activation !== undefined && stage !== "more seeds"];
-      if (!isKnown) {
+      // A resumed run trains and tells again what a killed one had not saved.
+      const [isTold, isFirst] = [activation !== undefined, this.recipes[number] === undefined];
+      const isNew = isTold && isFirst && stage !== "more seeds";
+      if (isTold && isFirst) {
         this.recipes[number] = { number, hidden, activation, rate, encoding, width: widthOf(hidden), score: null, epochs: 0 };
         this.trained += 1;
         this.tried += isNew ? 1 : 0;
       }
       const recipe = this.recipes[number];
-      if (!recipe || recipe.epochs === epochs) return; // a resumed run tells again what it has done
+      if (!recipe || epochs <= recipe.epochs) return;
       [recipe.score, recipe.epochs] = [score, epochs];
       for (const tally of this.tallies) tally.add(recipe, score, isNew);
       if (score === null) this.diverged += 1;
