@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -13,7 +15,8 @@ from hypothesis import strategies as st
 from shoal import Member, Population
 from shoal.callbacks import JSONLines, TensorBoard
 from shoal.errors import UserError
-from shoal.trackers import content
+from shoal.search.strategies import Random
+from shoal.trackers import background, content
 from shoal.trackers.find import find_tracker
 
 
@@ -58,6 +61,32 @@ def test_a_place_that_cannot_be_written_warns_once(model_with, tmp_path, tracker
         model = model_with(tracker(tmp_path / "file" / "inside"))
     assert len(seen) == 1
     assert len(model.board_) == 4
+
+
+def test_objects_of_the_users_are_logged_by_what_they_say(model_with, tmp_path):
+    strategy, path = Random(), tmp_path / "log.jsonl"
+    model_with(JSONLines(path), strategy=strategy)
+    found = lines(path)
+    assert found[0]["parameters"]["strategy"] == str(strategy)
+    assert found[-1]["event"] == "ended"
+
+
+@pytest.mark.parametrize("waiting", [1, 2, 3])
+def test_the_end_does_not_wait_for_room_in_the_queue_of_a_tracker_that_hangs(monkeypatch, waiting):
+    monkeypatch.setattr(background, "MOST_WAITING", 2)
+    hangs, held = background.Background("test"), threading.Event()
+    hangs.put(lambda: held.wait(60))
+    while not hangs._waiting.empty():
+        time.sleep(0.01)
+    for _ in range(waiting):
+        hangs.put(lambda: None)
+    ended = threading.Thread(target=hangs.end, args=(0.2,), daemon=True)
+    ended.start()
+    ended.join(10)
+    stuck = ended.is_alive()
+    held.set()
+    assert not stuck
+    assert hangs.problem == ("it is too slow" if waiting > 2 else "it did not answer for 0 s")
 
 
 def test_a_full_disk_warns_once(model_with):

@@ -125,6 +125,65 @@ def test_a_store_that_is_gone_warns_once_and_changes_nothing(model_with):
     assert np.array_equal(model.board_["score"], alone.board_["score"])
 
 
+def test_the_store_that_mlflow_is_set_to_is_looked_at_too(model_with, store_uri, monkeypatch):
+    """MLflow itself would try for minutes."""
+    import mlflow
+
+    monkeypatch.setattr("shoal.trackers.background.PATIENCE", 20.0)
+    mlflow.set_tracking_uri("http://127.0.0.1:9")
+    try:
+        with pytest.warns(UserWarning, match="does not get the rest of this run: ConnectionRefusedError"):
+            model_with(MLflow())
+    finally:
+        mlflow.set_tracking_uri(store_uri)
+
+
+def test_a_full_disk_keeps_the_files_back_and_nothing_else(model_with, store_uri, runs_in, monkeypatch):
+    def full(result, folder):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("shoal.trackers.content.write_files", full)
+    with pytest.warns(UserWarning, match="does not get the files of this run: .*No space left") as seen:
+        model = model_with(MLflow(store_uri))
+    assert len([one for one in seen if "does not get" in str(one.message)]) == 1
+    client, (run,), children = runs_in()
+    assert (run.info.status, len(children), client.list_artifacts(run.info.run_id)) == ("FINISHED", 4, [])
+    assert run.data.metrics["honest_score"] == model.honest_score_.corrected
+
+
+def test_what_the_user_has_logged_in_an_active_run_stays(model_with, store_uri, runs_in):
+    import mlflow
+
+    mlflow.set_tracking_uri(store_uri)
+    mlflow.set_experiment("shoal")
+    with mlflow.start_run():
+        mlflow.log_param("recipes", "as many as there is time for")
+        model_with(MLflow(store_uri))
+    _, (run,), _ = runs_in()
+    assert run.data.params["recipes"] == "as many as there is time for"
+    assert run.data.params["folds"] == "2"
+    assert "honest_score" in run.data.metrics
+
+
+def test_a_resumed_search_whose_run_is_gone_for_good_begins_another_with_every_rung(
+    model_with, store_uri, runs_in, tmp_path
+):
+    journal = {"journal": tmp_path / "journal", "recipes": 12}
+    model_with(MLflow(store_uri), EndsAfter(1), **journal)
+    client, (first,), children = runs_in()
+    store = client._tracking_client.store
+    for one in (first, *children):
+        client.delete_run(one.info.run_id)
+        store._hard_delete_run(one.info.run_id)  # as `mlflow gc` does
+    model_with(MLflow(store_uri), **journal)
+    client, (run,), _ = runs_in()
+    assert run.info.run_id != first.info.run_id
+    assert run.info.status == "FINISHED"
+    steps = [one.step for one in client.get_metric_history(run.info.run_id, "trained")]
+    assert steps == [*range(1, len(steps) + 1)]
+    assert len(steps) > 1
+
+
 def test_a_store_that_never_answers_holds_nothing_up(model_with, monkeypatch):
     """A server accepts connections and says nothing."""
     import socket

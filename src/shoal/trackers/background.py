@@ -16,17 +16,16 @@ class Background:
 
     def __init__(self, name: str) -> None:
         self.problem = ""  # what went wrong, in words
-        self._waiting: queue.Queue[Callable[[], None] | None] = queue.Queue(MOST_WAITING)
+        self._waiting: queue.Queue[Callable[[], None] | None] = queue.Queue()
         self._advanced = time.monotonic()
         self._thread = threading.Thread(target=self._run, name=f"shoal-{name}", daemon=True)
         self._thread.start()
 
     def put(self, work: Callable[[], None]) -> None:
+        if not self.problem and self._waiting.qsize() >= MOST_WAITING:
+            self.problem = "it is too slow"
         if not self.problem:
-            try:
-                self._waiting.put_nowait(work)
-            except queue.Full:
-                self.problem = "it is too slow"
+            self._waiting.put(work)
 
     def end(self, patience: float | None = None) -> None:
         """Wait until all is done, or nothing has been for so long."""

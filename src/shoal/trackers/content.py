@@ -47,7 +47,12 @@ def parameters(event: Any) -> Values:
     options, _, _ = found.pop("options", None), found.pop("journal", None), found.pop("workplace", None)
     found = {name: value for name, value in found.items() if isinstance(value, int | float | str)}
     asked = {} if options is None else options.as_dict()
-    return {name: value for name, value in (asked | found).items() if value is not None}
+    return {name: _plain(value) for name, value in (asked | found).items() if value is not None}
+
+
+def _plain(value: Any) -> Any:
+    """Objects of the user's, such as strategies, by what they say of themselves."""
+    return value if isinstance(value, bool | int | float | str | list | np.generic) else str(value)
 
 
 # ---- what happens ----

@@ -68,16 +68,17 @@ class MLflow(Tracker):
 
     def begin(self, parameters: Values, run: str) -> str:
         """Begin a run, or continue an earlier one."""
-        _check_server(self.uri)
         from mlflow import MlflowClient
 
         self._client = MlflowClient(self.uri)
+        _check_server(self._client.tracking_uri)
         active = None if self._active is None else self._client.get_run(self._active)
-        if run and self._continues(self._client.get_run(run)):
+        if run and self._continues(run):
             return run
         if active is not None and USED not in active.data.tags:
             self._run, self._experiment = active.info.run_id, active.info.experiment_id
             self._client.set_tag(self._run, USED, "1")
+            parameters = {name: value for name, value in parameters.items() if name not in active.data.params}
         else:  # parameters of one run cannot change, so another search needs another run
             self._experiment = self._find_experiment() if active is None else active.info.experiment_id
             tags = None if active is None else {PARENT: self._active}
@@ -85,8 +86,16 @@ class MLflow(Tracker):
         self._send(self._run, parameters)
         return str(self._run)
 
-    def _continues(self, earlier: Any) -> bool:
+    def _continues(self, run: str) -> bool:
         """Continue an earlier run of the same search, unless it was deleted or another one is active."""
+        from mlflow.exceptions import MlflowException
+
+        try:
+            earlier = self._client.get_run(run)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+                raise
+            return False
         outer = (None, earlier.info.run_id, earlier.data.tags.get(PARENT))
         if earlier.info.lifecycle_stage != "active" or self._active not in outer:
             return False

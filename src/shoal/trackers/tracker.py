@@ -6,7 +6,7 @@ import tempfile
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -98,7 +98,7 @@ class Tracker(ABC):
     def finished(self, result: Any, folder: Path | None = None) -> None:
         """Log the results, and end the run. `folder`: where its files are; None: they are written for that."""
         stopped = getattr(result, "ended", "") == "interrupted" or getattr(result, "finished", True) is False
-        with _files(result, folder, self.copies_files) as place:
+        with self._files(result, folder) as place:
             self._put(self._forget)
             for rank, recipe in enumerate(content.tried(result, MOST_RECIPES), 1):
                 self._put(partial(self.log_recipe, rank, recipe))
@@ -118,7 +118,8 @@ class Tracker(ABC):
     def _begin(self, parameters: Values) -> None:
         self._kept.read()
         self._resumes = bool(self._kept.run)
-        self._kept.note(self.begin(parameters, self._kept.run), self._kept.steps)
+        run = self.begin(parameters, self._kept.run)
+        self._kept.note(run, self._kept.steps if run == self._kept.run else 0)
 
     def _forget(self) -> None:
         if self._resumes:
@@ -141,30 +142,38 @@ class Tracker(ABC):
             self._warn()
             self._background = None
 
+    @contextmanager
+    def _files(self, result: Any, folder: Path | None) -> Iterator[Path | None]:
+        """The folder with the files of a run. None: it has none, and they are not wanted or cannot be written."""
+        wanted = self.copies_files and self._background is not None and not self._background.problem
+        if folder is not None or not wanted or type(result).__name__ != "SearchResult":
+            yield folder
+            return
+        with ExitStack() as stack:
+            place = None
+            try:
+                made = tempfile.TemporaryDirectory(prefix="shoal-", ignore_cleanup_errors=True)
+                content.write_files(result, Path(stack.enter_context(made)))
+                place = Path(made.name)
+            except OSError as error:  # a full disk
+                self._tell(f"{self.address} does not get the files of this run: {error}")
+            yield place
+
     def _warn(self) -> None:
         """Once, in the thread of the user."""
         if self._background is not None and self._background.problem and not self._warned:
             self._warned = True
-            text = f"{self.address} does not get the rest of this run: {self._background.problem}"
-            if self.say is not None:
-                self.say(f"note: {text}")
-            else:
-                warnings.warn(text, stacklevel=4)
+            self._tell(f"{self.address} does not get the rest of this run: {self._background.problem}")
+
+    def _tell(self, text: str) -> None:
+        if self.say is not None:
+            self.say(f"note: {text}")
+        else:
+            warnings.warn(text, stacklevel=5)
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies, such as those of `sklearn.base.clone`, have a run of their own."""
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
-
-
-@contextmanager
-def _files(result: Any, folder: Path | None, wanted: bool) -> Iterator[Path | None]:
-    """The folder with the files of a run; None: it has none, and they are not wanted."""
-    if folder is not None or not wanted or type(result).__name__ != "SearchResult":
-        yield folder
-        return
-    with tempfile.TemporaryDirectory(prefix="shoal-", ignore_cleanup_errors=True) as place:
-        content.write_files(result, Path(place))
-        yield Path(place)
 
 
 def need(package: str, extra: str, asked: str) -> None:
