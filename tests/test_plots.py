@@ -7,6 +7,7 @@ import pytest
 
 from shoal import Population, ShoalClassifier, ShoalRegressor, grid
 from shoal.errors import UserError
+from shoal.explain.results import Effect, Importance
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("agg")
@@ -56,6 +57,25 @@ def test_an_effect_is_that_of_the_explanation(regressor, place):
     ax = plots.EffectDisplay.from_estimator(regressor, effect.column).ax_
     assert ax.get_xlabel() == effect.column
     assert np.allclose(ax.lines[0].get_ydata(), effect.mean)
+
+
+@pytest.mark.parametrize("name", ["price in $ of 2 $", r"$\frac$", r"a\$b$c"])
+def test_dollar_signs_in_names_are_no_formulas(name):
+    """Drawing would fail, or turn the words into a formula."""
+    importance = [Importance((name,), 0.5, 0.4, 0.6)]
+    effects = [Effect(name, "category", name, (name, "other"), (0.1, 0.2), (0.0, 0.1), (0.2, 0.3), share=True)] * 2
+    drawn = [
+        plots.ImportanceDisplay(importance, name, 0.95).plot(),
+        plots.EffectDisplay(effects).plot(),
+        plots.EffectDisplay(effects[:1]).plot(),
+        plots.CalibrationDisplay(np.array([0.5]), np.array([0.5]), np.array([3]), name).plot(),
+    ]
+    for display in drawn:
+        display.figure_.canvas.draw()
+        texts = [text for text in display.figure_.findobj(matplotlib.text.Text) if "$" in text.get_text()]
+        assert texts
+        assert [(words, formula) for text in texts for words, formula in [text._preprocess_math(text.get_text())]
+                if formula or name not in words] == []  # fmt: skip
 
 
 def test_a_column_without_an_effect_is_named(regressor):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +17,9 @@ from shoal.explain.results import Importance, Importances
 from shoal.explain.rows import RowExplanations
 from shoal.population.history import History
 from shoal.report.notebook import card_of
+from shoal.report.notebook.plans import plan_card
 from shoal.report.notebook.progress import SearchDots, progress_card
+from shoal.search.results.leaderboard import Leaderboard
 from shoal.search.scoring.honest import HonestScore
 
 HOSTILE = [
@@ -175,6 +179,40 @@ def test_populations_and_leaderboards(fitted):
     assert "validation loss" in text
     assert "2 recipes" in read(fitted[0].board_._repr_html_()).text
     assert read(fitted[0].explanation_._repr_html_()).text
+
+
+def test_a_leaderboard_is_a_card_and_what_is_made_from_it_a_plain_frame(fitted):
+    pd = pytest.importorskip("pandas")
+    board = fitted[0].leaderboard_
+    text = read(board._repr_html_()).text
+    assert "2 recipes" in text
+    assert board["label"][0][:20] in text
+    assert f"all {board.shape[1]} columns" in text
+    plain = pd.DataFrame(board)
+    for made in (board.head(20), board[["score"]], board.sort_values("seconds"), pickle.loads(pickle.dumps(board))):
+        assert type(made) is pd.DataFrame
+    assert board.head(2)._repr_html_() == plain.head(2)._repr_html_()
+    board["rank"] = [7, 8]
+    assert re.findall(r'<th scope="row"[^>]*>(\d+)<', board._repr_html_()) == ["7", "8"]
+    with pd.option_context("display.notebook_repr_html", False):
+        assert board._repr_html_() is None
+    del board["label"]
+    assert board._repr_html_() == pd.DataFrame(board)._repr_html_()
+
+
+def test_a_recipe_that_diverged_is_shown_without_a_score():
+    columns = {"rank": [1, 2], "score": [0.5, -np.inf], "fold_spread": [0.1, np.nan], "label": ["a", HOSTILE[0]]}
+    board = Leaderboard(columns)
+    for shown in (board, board.to_pandas()):
+        assert read(shown._repr_html_()).text.count("\N{EN DASH}") == 2
+
+
+def test_the_card_of_a_plan_says_where_its_other_rows_are():
+    rows = [SimpleNamespace(label=f"<b>{k}", nodes=k, seconds=9.0 / k, speedup=k, accuracy=None) for k in range(1, 12)]
+    verdict = SimpleNamespace(nodes=11, text="Use 11 nodes.")
+    plan = SimpleNamespace(what="<i>net", metric="accuracy", rows=rows, best=rows[-1], verdict=verdict)
+    assert "3 more rows in rows." in read(plan_card(plan)).text
+    assert "<code>rows</code>" in plan_card(plan)
 
 
 def test_the_ids_of_two_cards_differ():

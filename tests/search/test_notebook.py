@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from support.live import FakeTime
 from support.notebook_kernel import html_of, open_kernel
+
+from shoal.search import notebook
 
 BEGIN = """
 import numpy as np, shoal
@@ -64,3 +67,23 @@ def test_the_progress_of_a_population_changes_one_output(kernel):
     shown = [one for one in kernel.run(code) if html_of(one)]
     assert len({one["transient"]["display_id"] for one in shown}) == 1
     assert "60 of 60 network-epochs" in html_of(shown[-1])
+
+
+def test_pictures_that_take_long_are_drawn_less_often(monkeypatch):
+    """So that a search with a hundred thousand dots is not held up by them."""
+    clock, drawn = FakeTime(), []
+    shown = notebook.SearchOutput("accuracy", 60.0)
+    monkeypatch.setattr(notebook.time, "monotonic", clock)
+    monkeypatch.setattr(shown.screen, "watch", lambda event: None)
+    monkeypatch.setattr(shown.screen, "words", lambda now: "")
+    monkeypatch.setattr(shown.screen, "share", lambda: 0.5)
+
+    def draw(said, share):
+        drawn.append(clock.seconds)
+        clock.seconds += 0.2
+
+    monkeypatch.setattr(shown, "_draw", draw)
+    while clock.seconds < 100:
+        clock.seconds += 0.1
+        shown.progress(None)
+    assert 5 < len(drawn) < 15

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from shoal.errors import UserError
 from shoal.explain.results import Effect, Importance, Importances
-from shoal.plots.display import Drawn, axes_for
+from shoal.plots.display import Drawn, axes_for, literal
 from shoal.report.shell.words import metric_name
 from shoal.validate import nearest
 
@@ -90,8 +90,8 @@ class ImportanceDisplay(Drawn):
         ax.barh(places, values, color=colours, height=0.65)
         ax.hlines(places, ends[0], ends[1], color="0.2", linewidth=1.2)
         ax.axvline(0, color="0.2", linewidth=0.8)
-        ax.set_yticks(places, [one.name for one in self.columns])
-        ax.set_xlabel(f"fall of the {metric_name(self.metric)} ({self.confidence:.0%} intervals)")
+        ax.set_yticks(places, [literal(one.name) for one in self.columns])
+        ax.set_xlabel(f"fall of the {literal(metric_name(self.metric))} ({self.confidence:.0%} intervals)")
         return self._keep(ax)
 
 
@@ -166,20 +166,20 @@ class EffectDisplay(Drawn):
         numeric = all(isinstance(value, int | float) for value in first.values)
         places = np.array(first.values, float) if numeric else np.arange(len(first.values))
         for place, one in enumerate(self.effects):
-            colour = f"C{place}"
+            colour, name = f"C{place}", None if one.output is None else literal(one.output)
             if numeric:
-                ax.plot(places, one.mean, color=colour, label=one.output)
+                ax.plot(places, one.mean, color=colour, label=name)
                 ax.fill_between(places, one.low, one.high, color=colour, alpha=0.2, linewidth=0)
             else:
                 shifted = places + 0.15 * (place - (len(self.effects) - 1) / 2)
                 ends = np.abs(np.array([one.low, one.high]) - np.array(one.mean))
-                ax.errorbar(shifted, one.mean, ends, fmt="o", color=colour, label=one.output)
+                ax.errorbar(shifted, one.mean, ends, fmt="o", color=colour, label=name)
         if not numeric:
             turned = {"rotation": 40, "ha": "right"} if len(places) > WORDS_TURNED else {}
-            ax.set_xticks(places, [str(value) for value in first.values], **turned)
+            ax.set_xticks(places, [literal(value) for value in first.values], **turned)
         if len(self.effects) > 1:
             ax.legend()
-        ax.set_xlabel(first.column)
-        said = "probability" if len(self.effects) > 1 or first.output is None else f"probability of {first.output}"
-        ax.set_ylabel(said if first.share else "prediction")
+        ax.set_xlabel(literal(first.column))
+        of = "" if len(self.effects) > 1 or first.output is None else f" of {literal(first.output)}"
+        ax.set_ylabel(f"probability{of}" if first.share else "prediction")
         return self._keep(ax)

@@ -19,6 +19,15 @@ def axes_for(ax: Any) -> Any:
     return plt.subplots(layout="constrained")[1]
 
 
+def literal(text: object) -> str:
+    """A name from the data as matplotlib takes it: two dollar signs would begin and end a formula.
+
+    >>> print(literal("cost in $ of 2 $"))
+    cost in \\$ of 2 \\$
+    """
+    return str(text).replace("$", r"\$")
+
+
 @dataclass
 class Drawn:
     """What `plot` leaves behind, as scikit-learn's displays do."""

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from shoal.errors import UserError
-from shoal.plots.display import Drawn, axes_for
+from shoal.plots.display import Drawn, axes_for, literal
 
 
 @dataclass
@@ -199,6 +199,6 @@ class CalibrationDisplay(Drawn):
         ax.plot([0, 1], [0, 1], ":", color="0.4", linewidth=1.2, label="perfect")
         ax.plot(self.predicted, self.observed, color="C0", linewidth=1.2)
         ax.scatter(self.predicted, self.observed, 20 + 100 * self.rows / self.rows.max(), color="C0", label="observed")
-        ax.set(xlabel=f"predicted probability of {self.about}", ylabel="how often it was so", aspect="equal")
+        ax.set(xlabel=f"predicted probability of {literal(self.about)}", ylabel="how often it was so", aspect="equal")
         ax.legend(fontsize="small")
         return self._keep(ax)

@@ -16,7 +16,8 @@ from shoal.search.events import Progress, RungEnded, Started
 from shoal.search.results.result import SearchResult
 from shoal.search.screen import SearchScreen
 
-EVERY = 0.5  # seconds between two pictures
+EVERY = 0.5  # seconds between two pictures, at least
+REST = 50  # times that a picture takes, until the next one
 
 
 class SearchOutput:
@@ -35,8 +36,8 @@ class SearchOutput:
         self.screen.watch(event)
         now = time.monotonic()
         if now >= self._next:
-            self._next = now + EVERY
             self._draw(self.screen.words(now), self.screen.share())
+            self._next = now + max(EVERY, REST * (time.monotonic() - now))
 
     def step_ended(self, event: RungEnded) -> None:
         seconds, kept = time.monotonic() - self.screen.begun, {one.number for one in event.kept}

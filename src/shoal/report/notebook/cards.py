@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from shoal.report.notebook.columns import explanation_card, importances_card, rows_card
-from shoal.report.notebook.models import board_card, forest_card, score_card, search_card, selector_card
+from shoal.report.notebook.models import board_card, forest_card, frame_card, score_card, search_card, selector_card
 from shoal.report.notebook.networks import history_card, population_card
 from shoal.report.notebook.plans import plan_card
 from shoal.report.shell.markup import Html
@@ -18,6 +18,7 @@ CARDS: dict[str, Callable[[Any], Html]] = {
     "HonestScore": score_card,
     "Importances": importances_card,
     "Leaderboard": board_card,
+    "LeaderboardFrame": frame_card,
     "Plan": plan_card,
     "Population": population_card,
     "RowExplanations": rows_card,

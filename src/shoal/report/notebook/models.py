@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from shoal.explain.results import SHOWN, Importance, Importances
@@ -10,10 +11,11 @@ from shoal.report.notebook.card import card, facts, heading, small
 from shoal.report.notebook.columns import bars_of_columns
 from shoal.report.search.sections import quality_words, score_figure
 from shoal.report.shell import words
-from shoal.report.shell.markup import EMPTY, NUMBER, TEXT, Html, data_table, details, join, large_figure, tag
+from shoal.report.shell.markup import EMPTY, NUMBER, TEXT, Html, data_table, details, large_figure, tag
 
 COLUMNS_SHOWN = 5
 RECIPES_SHOWN = 10
+BOARD_COLUMNS = ("rank", "score", "fold_spread", "label")
 
 
 def score_parts(score: Any, target: str) -> list[Html]:
@@ -100,11 +102,26 @@ def selector_card(model: Any) -> Html:
 
 def board_card(board: Any) -> Html:
     """The first recipes of a `Leaderboard`, which is what there is without pandas."""
+    rows = [[row[name] for name in BOARD_COLUMNS] for row in board[:RECIPES_SHOWN]]
+    return card(heading("Leaderboard", words.count(len(board), "recipe")), _first_recipes(rows))
+
+
+def frame_card(frame: Any) -> Html:
+    """The first recipes of a `LeaderboardFrame`, as they are now: the user may have changed them."""
+    rows = list(frame[list(BOARD_COLUMNS)].head(RECIPES_SHOWN).itertuples(index=False, name=None))
+    more = small(tag("code", "leaderboard_.head(20)"), f" is a plain frame with all {frame.shape[1]} columns.")
+    return card(heading("Leaderboard", words.count(len(frame), "recipe")), _first_recipes(rows), more)
+
+
+def _first_recipes(rows: Sequence[Sequence[Any]]) -> Html:
     heads = [("Rank", NUMBER), ("Score", NUMBER), ("Spread over folds", NUMBER), ("Recipe", TEXT)]
-    rows = [
-        [words.count(row["rank"]), words.significant(row["score"], 4), words.significant(row["fold_spread"], 2), label]
-        for row in board[:RECIPES_SHOWN]
-        for label in [words.short(row["label"], 80)]
+    cells = [
+        [words.count(rank), _significant(score, 4), _significant(spread, 2), words.short(label, 80)]
+        for rank, score, spread, label in rows
     ]
-    table = data_table("board", f"The first {words.count(len(rows))}", heads, rows)
-    return card(heading("Leaderboard", words.count(len(board), "recipe")), join([table]))
+    return data_table("board", f"The first {words.count(len(rows))}", heads, cells)
+
+
+def _significant(value: Any, digits: int) -> str:
+    """A recipe that diverged has no finite score."""
+    return words.significant(value, digits) if words.known(value) else words.NOTHING

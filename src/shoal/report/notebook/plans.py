@@ -6,7 +6,7 @@ from typing import Any
 
 from shoal.report.notebook.card import card, heading, small
 from shoal.report.shell import words
-from shoal.report.shell.markup import EMPTY, NUMBER, TEXT, Html, data_table, large_figure, paragraph
+from shoal.report.shell.markup import EMPTY, NUMBER, TEXT, Html, data_table, large_figure, paragraph, tag
 
 ROWS_SHOWN = 8
 
@@ -27,5 +27,5 @@ def plan_card(plan: Any) -> Html:
     return card(
         heading("Plan", words.short(plan.what, 80)), large_figure(words.count(plan.verdict.nodes, "node"), EMPTY),
         paragraph(plan.verdict.text), data_table("plan", caption, heads, table),
-        small(f"{words.count(rest, 'more row')} in ", "rows." if rest else "") if rest else EMPTY,
+        small(f"{words.count(rest, 'more row')} in ", tag("code", "rows"), ".") if rest else EMPTY,
     )  # fmt: skip

@@ -36,9 +36,11 @@ class Leaderboard(InNotebook):
         return (self[k] for k in range(len(self)))
 
     def to_pandas(self) -> Any:
-        import pandas as pd
+        import pandas  # noqa: F401, ModuleNotFoundError where there is none
 
-        return pd.DataFrame(self.columns)
+        from shoal.search.results.frame import LeaderboardFrame
+
+        return LeaderboardFrame(self.columns)
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         with atomic.new_file(Path(path)) as partial, open(partial, "w", newline="", encoding="utf-8") as file:
