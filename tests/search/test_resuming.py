@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
+import scipy.stats
 from support.callbacks import Crash, CrashAfter
 from support.fitting import fit_table
 
 import shoal
 from shoal.runs.journal import Journal
+from shoal.search.budget.clock import Decisions
 from shoal.search.estimators import ShoalClassifier
+from shoal.search.rounds.proposals import _by_time
+from shoal.search.space import Space
+from shoal.search.strategies import STRATEGIES
 
 BUDGET, SPEED = 12.0, 2e7
 
@@ -94,3 +102,22 @@ def test_a_journal_that_served_for_other_data_takes_no_time_and_decides_nothing(
     fit_table(after, X, y, "species", clock=again.clock(BUDGET))
     assert after.result_.log == alone.result_.log, "that of the same data does count"
     assert again.time < 0.5 * BUDGET
+
+
+@pytest.mark.parametrize("name", ["halving", "random"])
+def test_recipes_that_there_was_no_time_for_were_proposed(name, tmp_path):
+    """A strategy goes on from what it has proposed; an attempt that goes on must do so, too."""
+    space = Space({"hidden": [(4,), (8,)], "learning_rate": scipy.stats.loguniform(1e-3, 1e-1)})
+    attempts = []
+    for _ in range(2):
+        search = SimpleNamespace(
+            decisions=Decisions(Journal(tmp_path / "j")), candidates=[], limits=SimpleNamespace(seeds=1),
+            clock=SimpleNamespace(left=lambda: 10.0), costs=SimpleNamespace(rate=1.0, seconds=lambda *_: 100.0),
+            problem=SimpleNamespace(inputs={"plain": np.zeros((1, 1))}, task=SimpleNamespace(n_outputs=1), folds=[1]),
+        )  # fmt: skip
+        strategy = STRATEGIES[name]()
+        strategy.begin(space, 0, [], 99)
+        attempts.append([list(_by_time(search, strategy)) for _ in range(2)])
+    first, again = attempts
+    assert [len(rounds) for rounds in first] == [1, 1], "each time there is no time for a second round"
+    assert again == first

@@ -6,7 +6,7 @@ import scipy.stats
 
 from shoal.search.rounds.candidates import Candidate
 from shoal.search.space import Space
-from shoal.search.strategies import Halving, Random
+from shoal.search.strategies import Halving, Optuna, Random
 
 FEW = {"hidden": [(), (4,), (4,), (8,)], "activation": ["relu", "relu", "tanh"], "optimizer": ["adam"]}  # 5 recipes
 
@@ -109,3 +109,16 @@ class Counted(list):
         found = super().__getitem__(key)
         self.taken += len(found) if isinstance(key, slice) else 1
         return found
+
+
+def test_optuna_is_told_of_the_recipes_that_were_trained():
+    """Those that there was no time for are never told; the next ones are not taken for them."""
+    pytest.importorskip("optuna")
+    strategy = begun(
+        Optuna(), Space({"hidden": [(1,), (2,)], "learning_rate": scipy.stats.loguniform(1e-3, 1e-1)}), 0, [], 99
+    )
+    strategy.propose(3, ())
+    recipes = strategy.propose(4, ())
+    strategy.learn([Candidate(k, one, loss=one.member.learning_rate) for k, one in enumerate(recipes)])
+    told = {trial.number: trial.value for trial in strategy.study.trials if trial.value is not None}
+    assert told == {3 + k: one.member.learning_rate for k, one in enumerate(recipes)}

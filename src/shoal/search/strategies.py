@@ -206,7 +206,8 @@ class Optuna(SearchStrategy):
     def learn(self, candidates: Sequence[Candidate]) -> None:
         from optuna.trial import TrialState
 
-        for trial, candidate in zip(self.asked, candidates, strict=False):
+        asked = self.asked[len(self.asked) - len(candidates) :]  # before them are those that there was no time for
+        for trial, candidate in zip(asked, candidates, strict=True):
             if np.isfinite(candidate.loss):
                 self.study.tell(trial, candidate.loss)
             else:

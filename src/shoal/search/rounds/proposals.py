@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from shoal.search.rounds.loop import Search
 
 ONE_EPOCH: tuple[Rung, ...] = ((0.0, 1.0),)
+TOO_LONG = 0  # among the numbers of recipes of a round: there was no time for it
 MEASURING, SEARCHING, MORE_SEEDS, REPEATING = "measuring", "searching", "more seeds", "repeating"
 
 
@@ -87,11 +88,12 @@ def _by_time(search: Search, strategy: SearchStrategy) -> Iterator[list[Recipe]]
         earlier = search.decisions.earlier("round")
         left = search.clock.left() - kept
         if earlier is not None:
-            recipes = [recipe for count in earlier for recipe in strategy.propose(count, search.candidates)]
+            recipes = [recipe for count in earlier if count for recipe in strategy.propose(count, search.candidates)]
+            recipes = [] if TOO_LONG in earlier else recipes
         else:
             recipes, counts = _propose_for(search, strategy, left / max(1, ROUNDS - rounds))
             if rounds and search.costs.seconds(recipes, strategy.rungs) > 1.5 * left:
-                recipes, counts = [], []
+                recipes, counts = [], [*counts, TOO_LONG]  # the strategy has proposed them, and goes on from there
             search.decisions.note("round", counts)
         if not recipes:
             return
