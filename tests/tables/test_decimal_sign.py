@@ -84,3 +84,20 @@ def test_columns_that_were_unlike_the_others_tell_nothing_about_new_rows(tmp_pat
     expected = [1000.0 * k for k in thousands]
     for table in (*(read_new_rows(folder / name, model) for name in ("n.csv", "n.parquet")), new_table(model, new)):
         assert model.schema_.check(table)["e"].tolist() == expected
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.integers(1, 99), min_size=1, max_size=5))
+def test_numbers_of_new_rows_count_in_frames_as_they_do_in_files(tmp_path_factory, thousands):
+    folder = tmp_path_factory.getbasetemp()
+    pl.DataFrame(dict.fromkeys("abde", NUMBERS["fractions"])).write_csv(folder / "p.csv", separator=";")
+    model = model_of(*read_table(folder / "p.csv"))
+    count = len(thousands)
+    new = pl.DataFrame({"a": ["0,5"] * count, "b": [1.5] * count, "d": [2.25] * count,
+                        "e": [f"{k},000" for k in thousands]})  # fmt: skip
+    new.write_csv(folder / "q.csv", separator=";")
+    new.write_parquet(folder / "q.parquet")
+    for name in ("q.csv", "q.parquet"):
+        assert model.schema_.check(read_new_rows(folder / name, model))["e"].tolist() == [1000.0 * k for k in thousands]
+    with pytest.warns(UserWarning, match="decimal commas.* in the column 'a'"):
+        assert model.schema_.check(new_table(model, new))["e"].tolist() == [1000.0 * k for k in thousands]

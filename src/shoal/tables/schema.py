@@ -219,7 +219,8 @@ class Schema:
         silent = {c.name for c in self.columns if c.kind in KEPT_AS_WRITTEN or c.note.endswith(UNLIKE)
                   or (c.style == "comma" and self.decimal == ".")}  # fmt: skip
         columns = zip(table.names, table.columns, strict=True)
-        return parse.decimal_of(cells for name, cells in columns if cells.dtype == object and name not in silent)
+        shown = parse.decimal_of(cells for name, cells in columns if cells.dtype == object and name not in silent)
+        return table.shown_decimal(silent) if (shown, self.decimal) == (",", ".") else shown
 
 
 def _schema(table: Table, plain: bool, kinds: Mapping[str, Any]) -> Schema:
