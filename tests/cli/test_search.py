@@ -180,7 +180,7 @@ def test_a_check_says_what_it_needs(place, call, tmp_path):
     assert "there is no file" in call(tmp_path, "search", "--repeat", "run", "--check", code=2).stderr
     (tmp_path / "run" / "model").mkdir()
     (tmp_path / "run" / "model" / "model.json").write_text('{"version": 1}')
-    assert "format version 6" in call(tmp_path, "search", "--repeat", "run", "--check", code=2).stderr
+    assert "format version 7" in call(tmp_path, "search", "--repeat", "run", "--check", code=2).stderr
 
 
 ALTERED = {

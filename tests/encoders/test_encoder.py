@@ -29,7 +29,7 @@ def fitted(given=None, weight=None):
     table = Table.of(given or columns())
     schema = Schema.of(Table.of(columns()))
     weight = np.ones(len(table)) if weight is None else weight
-    return Encoder.fit_many(schema, table, [weight], _target(table))[0], table
+    return Encoder.fit_many(schema, table, [weight], [_target(table)])[0], table
 
 
 def _target(table):

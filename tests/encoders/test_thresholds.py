@@ -5,8 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.encoders.encoder import Encoder
+from shoal.encoders.encoder import MOST_NUMBERS, Encoder
 from shoal.encoders.thresholds import MOST_STEPS, Binned, find_thresholds
+from shoal.metrics.tasks import REGRESSION, Task
+from shoal.search.problem.data import TrainingData
+from shoal.search.problem.problem import make_problem
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
 
@@ -67,6 +70,38 @@ def test_codes_are_comparisons(rows, seed, digits):
 @pytest.mark.parametrize("cells", [{"a": ["x", "y"] * 10}, {"a": ["x", "y"] * 10, "b": [1.0, 2.0] * 10}])
 def test_columns_without_thresholds_have_no_steps(cells):
     table = Table.of(cells)
-    (encoder,) = Encoder.fit_many(Schema.of(table), table, [np.ones(20)], np.ones((20, 1)))
+    (encoder,) = Encoder.fit_many(Schema.of(table), table, [np.ones(20)], [np.ones((20, 1))])
     assert not encoder.has("steps")
     assert "steps" not in encoder.transform(table)
+
+
+def test_tables_of_very_many_numbers_have_no_steps_and_no_trees():
+    """Trees of thousands of columns take seconds a fold, and these tables have the plain encoding alone."""
+    X = np.random.default_rng(0).normal(size=(60, MOST_NUMBERS + 1))
+    y = (X[:, :1] > 0).astype(float)
+    for columns, found in ((MOST_NUMBERS, True), (MOST_NUMBERS + 1, False)):
+        table = Table.of(X[:, :columns])
+        (encoder,) = Encoder.fit_many(Schema.of(table, plain=True), table, [np.ones(60)], [y])
+        assert encoder.has("steps") == found
+
+
+def test_several_numbers_have_thresholds_whatever_their_units():
+    X = np.random.default_rng(0).uniform(size=(400, 3))
+    low, high = (X[:, 0] > 0.3).astype(float), X[:, 1] + np.sin(7 * X[:, 2])
+    found = []
+    for unit in (1.0, 1e6):
+        table, y = Table.of(X), np.stack([low, unit * high], axis=1)
+        data = TrainingData(Task(REGRESSION, 2), Schema.of(table, plain=True), table, y, np.ones(400))
+        scaling = make_problem(data, [(np.arange(400), np.arange(400))]).encoders[0].scaling
+        found.append((scaling.step_column, scaling.step_above))
+        assert np.abs(scaling.step_above[scaling.step_column == 0] - 0.3).min() < 0.03
+    np.testing.assert_array_equal(found[0][0], found[1][0])
+    np.testing.assert_allclose(found[0][1], found[1][1])
+
+
+def test_numbers_that_are_nearly_the_same_have_no_threshold_between_them():
+    X = np.repeat([0.0, 1e-300, 2e-300, 1.0], 10)[:, None]
+    y = (X > 0).astype(float)
+    place, above = find_thresholds(X, y, np.ones(40), 1)
+    assert place.tolist() == [0]
+    np.testing.assert_allclose(above, [0.5])

@@ -22,7 +22,7 @@ def test_a_column_changes_its_own_inputs_and_no_others(rows, seed, data):
     table = Table.of({name: cells[name] for name in names})
     schema = Schema.of(table)
     target = np.random.default_rng(seed).normal(size=(rows, 1))
-    (encoder,) = Encoder.fit_many(schema, table, [np.ones(rows)], target)
+    (encoder,) = Encoder.fit_many(schema, table, [np.ones(rows)], [target])
     checked = schema.check(table)
     for encoding in filter(encoder.has, ENCODINGS):
         usual = encoder.transform(table)[encoding]

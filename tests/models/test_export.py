@@ -231,6 +231,37 @@ def test_folds_that_encode_differently(tmp_path):
         module_agrees(estimator.model_, X)
 
 
+@pytest.mark.parametrize("cells", [[-1.7976931348623157e308, 0.5, 1.5], [-1.7e308, 1.7e308, 0.0]])
+def test_numbers_whose_differences_overflow(tmp_path, cells):
+    """Some programs write the lowest number there is for a missing one."""
+    generator = np.random.default_rng(3)
+    X = np.stack([generator.choice(cells, 240), generator.normal(size=240)], axis=1)
+    y = ((X[:, 0] > 0.1) ^ (X[:, 1] > 0)).astype(int)
+    space = {"hidden": [(6,)], "encoding": list(ENCODINGS), "learning_rate": [1e-2]}
+    estimator = shoal.ShoalClassifier(space, strategy="grid", cv=3, seeds=1, epochs=4, n_jobs=1, explain_seconds=0)
+    estimator.fit(X, y)
+    shoal.save(estimator, tmp_path / "model")
+    assert np.array_equal(shoal.load(tmp_path / "model").predict_proba(X), estimator.predict_proba(X))
+    for candidate in (search := estimator.result_.search).candidates:
+        estimator.model_ = make_model(search.problem, [candidate], [1.0], {candidate.number: 0}, 1.0)
+        agrees(estimator, "onnx", tmp_path / f"{candidate.number}.onnx", X)
+        module_agrees(estimator.model_, X)
+
+
+def test_numbers_that_are_nearly_zero(tmp_path):
+    """As p-values are. Their differences have no inverse, in Shoal and in an exported file."""
+    generator = np.random.default_rng(2)
+    p = 10.0 ** -generator.uniform(0, 322, size=300)
+    X = np.stack([p, p * 1e-10, generator.normal(size=300)], axis=1)
+    y = ((p < 1e-20) ^ (X[:, 2] > 0)).astype(int)
+    space = {"hidden": [(6,)], "encoding": list(ENCODINGS), "learning_rate": [1e-2]}
+    estimator = shoal.ShoalClassifier(space, strategy="grid", cv=3, seeds=1, epochs=4, n_jobs=1).fit(X, y)
+    for candidate in (search := estimator.result_.search).candidates:
+        estimator.model_ = make_model(search.problem, [candidate], [1.0], {candidate.number: 0}, 1.0)
+        agrees(estimator, "onnx", tmp_path / f"{candidate.number}.onnx", X)
+        module_agrees(estimator.model_, X)
+
+
 # ---- encoders of one's own ----
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from shoal import ShoalRegressor
 from shoal.search.problem.problem import distinct_rows
 from shoal.tables.table import Table
 
@@ -21,3 +22,17 @@ def test_equal_rows_are_one_row_whatever_their_order():
     order = generator.permutation(200)
     second, _ = distinct_rows(Table.of(X[order]), y[order])
     np.testing.assert_array_equal(X[order][second], X[first])
+
+
+def test_what_is_trained_again_has_the_encodings_of_the_folds():
+    """Of all rows one may outweigh the rest so far that trees find no thresholds; recipes of the folds have them."""
+    X = np.random.default_rng(0).uniform(size=(61, 2))
+    y, weight = (X[:, 0] > 0.4).astype(float), np.ones(61)
+    weight[60] = 1e9
+    halves = [(np.arange(30), np.arange(30, 60)), (np.arange(30, 60), np.arange(30))]
+    space = {"hidden": [(4,)], "encoding": ["steps"]}
+    model = ShoalRegressor(space, strategy="grid", cv=halves, refit=True, seeds=1, epochs=5, explain_seconds=0)
+    model.fit(X, y, sample_weight=weight)
+    assert [encoder.has("steps") for encoder in model.result_.search.problem.encoders] == [True, True]
+    assert [fold.encoder.has("steps") for fold in model.model_.folds] == [False]
+    assert np.isfinite(model.predict(X)).all()

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from shoal.encoders.encoder import Encoder
+from shoal.encoders.scaling import LARGEST_NUMBER
 from shoal.tables.missing import missing_cells
 from shoal.tables.table import Table
 from shoal.validate import number
@@ -277,7 +278,7 @@ def as_numbers(cells: np.ndarray) -> np.ndarray:
         found = cells.astype("datetime64[us]").astype(np.int64) / 86_400e6
     else:
         found = cells.astype(np.float64)
-    return np.where(missing, np.nan, found)
+    return np.where(missing, np.nan, np.clip(found, -LARGEST_NUMBER, LARGEST_NUMBER))
 
 
 def _blamed(shares: np.ndarray, encoder: Encoder) -> list[str]:

@@ -38,6 +38,7 @@ ENCODERS: dict[str, type[ColumnEncoder]] = {
 
 
 ENCODINGS = ("plain", "piecewise", "quantile", "steps")
+MOST_NUMBERS = 85  # of a table; where there are more, the plain encoding is the only one
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,16 +63,17 @@ class Encoder:
 
     @staticmethod
     def fit_many(
-        schema: Schema, table: Table, weights: Sequence[np.ndarray], target: np.ndarray | None = None
+        schema: Schema, table: Table, weights: Sequence[np.ndarray], targets: Sequence[np.ndarray] | None = None
     ) -> list[Encoder]:
         """One encoder per fold. What does not depend on the fold, such as cutting texts into words, is done once.
 
-        `target` (n, outputs), numbers without units or 0 and 1, is needed for the encoding "steps".
+        `targets` (n, outputs) of each fold, numbers of one unit or 0 and 1, are needed for the encoding "steps".
         """
         table = schema.check(table)
         made = [_fit(schema, table, _checked_weight(weight, len(table))) for weight in weights]
-        if target is not None and made[0].number_names:
-            made = [encoder._with_steps(table, weight, target) for encoder, weight in zip(made, weights, strict=True)]
+        if targets is not None and 0 < len(made[0].number_names) <= MOST_NUMBERS:
+            folds = zip(made, weights, targets, strict=True)
+            made = [encoder._with_steps(table, weight, target) for encoder, weight, target in folds]
         table.forget("order")
         return made
 

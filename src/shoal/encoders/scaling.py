@@ -24,6 +24,7 @@ MOST_PIECEWISE_COLUMNS = 256
 FEWEST_ROWS_PER_BIN = 8
 NORMAL = NormalDist()
 LEAST_SHARE = 0.01  # of the rows beyond the first and the last edge, as the quantiles there count them
+LARGEST_NUMBER = 1e300  # larger ones are fitted as this one: differences would overflow
 SMALLEST_SCALE = 1e-290  # a column with a smaller spread has none: its inverse would overflow
 ROWS_AT_A_TIME = 2048  # whose temporaries stay in the processor's cache
 
@@ -59,7 +60,7 @@ class NumberScaling:
         edges, offset, levels = np.zeros((d, bins + 1)), np.zeros((d, bins)), np.zeros((d, bins + 1))
         shares = np.concatenate([[0.25, 0.5, 0.75], np.linspace(0.0, 1.0, bins + 1)])
         for j in range(d):
-            column = np.ascontiguousarray(values[:, j])
+            column = np.clip(values[:, j], -LARGEST_NUMBER, LARGEST_NUMBER)
             known = used & ~np.isnan(column)
             if not known.any():
                 continue
@@ -68,6 +69,7 @@ class NumberScaling:
             found = _quantiles(column[places], weight[places], shares)
             low, centre[j], high = found[:3]
             distinct = np.unique(found[3:])
+            distinct = distinct[np.diff(distinct, prepend=-np.inf) > SMALLEST_SCALE]
             scale[j] = _spread(distinct, low, high)
             edges[j, : len(distinct)], edges[j, len(distinct) :] = distinct, distinct[-1]
             offset[j] = _mean_pieces(edges[j], column[known], weight[known])
@@ -129,8 +131,9 @@ class NumberScaling:
             "plain": self._write_plain, "piecewise": self._write_piecewise, "quantile": self._write_quantile,
             "steps": self._write_steps,
         }[encoding]  # fmt: skip
-        for start in range(0, len(values), ROWS_AT_A_TIME):
-            fill(values[start : start + ROWS_AT_A_TIME], out[start : start + ROWS_AT_A_TIME])
+        with np.errstate(over="ignore"):  # far beyond the ends, where all is cut off
+            for start in range(0, len(values), ROWS_AT_A_TIME):
+                fill(values[start : start + ROWS_AT_A_TIME], out[start : start + ROWS_AT_A_TIME])
 
     def plain(self, values: np.ndarray) -> np.ndarray:
         """(n, d) float32: (x - median) / (interquartile range), bent smoothly so that outliers stay near 3."""
@@ -216,7 +219,8 @@ def _quantiles(ascending: np.ndarray, mass: np.ndarray, shares: np.ndarray) -> n
 def _pieces(edges: np.ndarray, column: np.ndarray) -> np.ndarray:
     length = np.diff(edges)
     inverse = np.divide(1.0, length, out=np.zeros_like(length), where=length > SMALLEST_SCALE)
-    return np.asarray(np.clip((column[:, None] - edges[:-1]) * inverse, 0.0, 1.0))
+    with np.errstate(over="ignore"):
+        return np.asarray(np.clip((column[:, None] - edges[:-1]) * inverse, 0.0, 1.0))
 
 
 def _mean_pieces(edges: np.ndarray, column: np.ndarray, weight: np.ndarray) -> np.ndarray:

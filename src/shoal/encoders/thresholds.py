@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shoal.encoders.scaling import SMALLEST_SCALE
+
 ROUNDS = 40  # trees
 DEPTH = 3
 LEARNING_RATE = 0.3
@@ -52,13 +54,16 @@ def _between(column: np.ndarray, weight: np.ndarray) -> np.ndarray:
     values, place = np.unique(column[known], return_inverse=True)
     if len(values) < 2:
         return np.empty(0)
-    middle = values[:-1] + (values[1:] - values[:-1]) / 2
+    with np.errstate(over="ignore"):
+        length = values[1:] - values[:-1]
+    middle, apart = values[:-1] + length / 2, length > SMALLEST_SCALE
     middle = np.where(middle < values[1:], middle, values[:-1])
     if len(values) > MOST_BINS:
         mass = np.cumsum(np.bincount(place, weight[known]))[:-1]
         wanted = np.arange(1, MOST_BINS) / MOST_BINS * (mass[-1] + weight[known][place == len(values) - 1].sum())
-        middle = middle[np.unique(np.minimum(np.searchsorted(mass, wanted * (1 - 1e-12)), len(middle) - 1))]
-    return np.asarray(middle)
+        places = np.unique(np.minimum(np.searchsorted(mass, wanted * (1 - 1e-12)), len(middle) - 1))
+        middle, apart = middle[places], apart[places]
+    return np.asarray(middle[apart])
 
 
 def find_thresholds(

@@ -46,7 +46,7 @@ KINDS = {  # kind of a model -> module with `describe(fitted)` and `restore(body
     "network": "shoal.parallel.saving",
     "forest": "shoal.tools.saving",
 }
-FORMAT, VERSION = "shoal-model", 6
+FORMAT, VERSION = "shoal-model", 7
 DESCRIPTION, WEIGHTS = "model.json", "weights.safetensors"
 EXPLANATION = "explanation.json"  # which columns matter; not of the model itself, and need not be there
 REMEDY = "use an unchanged copy, or fit and save the model again"

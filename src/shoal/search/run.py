@@ -150,7 +150,7 @@ def run_search(
             if callbacks.notify("step_ended", rung):
                 search.end()
         trained = clock.elapsed()
-        group, whole = group_of_rows(design.data.units, problem), _all_rows(design)
+        group, whole = group_of_rows(design.data.units, problem), _all_rows(design, problem)
         bootstraps = None if design.earlier is None else design.earlier.bootstraps
         ending = design.time.finish(search, design.effort, bootstraps)
         with threadpool_limits(1, "blas"):  # several threads would sum in another order: their number would change bits
@@ -170,10 +170,12 @@ def run_search(
     return result
 
 
-def _all_rows(design: Design) -> Problem | None:
-    """All rows as one fold, to train what was chosen on once more; None: it is not."""
+def _all_rows(design: Design, problem: Problem) -> Problem | None:
+    """All rows as one fold, to train what was chosen on once more, in the same encodings; None: it is not."""
+    if not design.refits:
+        return None
     everything = np.arange(len(design.data.target))
-    return make_problem(design.data, [(everything, everything)], design.encodings) if design.refits else None
+    return make_problem(design.data, [(everything, everything)], tuple(problem.inputs), problem.inputs)
 
 
 # ---- searching ----

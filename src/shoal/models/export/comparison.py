@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from shoal.encoders.scaling import NumberScaling
+from shoal.encoders.scaling import LARGEST_NUMBER, NumberScaling
 from shoal.errors import UserError
 from shoal.metrics.tasks import REGRESSION
 from shoal.models.export.plan import NUMERIC, Category, ExportPlan
@@ -122,7 +122,8 @@ def made_up_rows(model: Model, plan: ExportPlan, count: int = MADE_UP_ROWS) -> T
 
 def _edges(scaling: NumberScaling, number: int) -> np.ndarray:
     """Where the encodings of a number bend or step."""
-    return np.concatenate([scaling.edges[number], scaling.step_above[scaling.step_column == number]])
+    found = np.concatenate([scaling.edges[number], scaling.step_above[scaling.step_column == number]])
+    return np.clip(found, -LARGEST_NUMBER, LARGEST_NUMBER)
 
 
 def _made_up_cells(category: Category, count: int, generator: np.random.Generator) -> np.ndarray:

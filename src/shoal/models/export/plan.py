@@ -15,7 +15,7 @@ import numpy as np
 from shoal.encoders.categories import UNSEEN, CategoryEncoder
 from shoal.encoders.encoder import Encoder
 from shoal.encoders.numbers import NumberEncoder
-from shoal.encoders.scaling import NumberScaling
+from shoal.encoders.scaling import SMALLEST_SCALE, NumberScaling
 from shoal.errors import UserError
 from shoal.metrics.tasks import Task
 from shoal.models.model import Model
@@ -25,7 +25,7 @@ from shoal.tables.missing import MISSING_WORDS, named_numbers
 from shoal.tables.spelling import one_spelling, spellings
 
 NUMERIC = ("number", "boolean")
-STEEPEST = 1e300  # slope of a piece without length: any number above it is beyond its end
+STEEPEST = 1e308  # slope of a piece without length: any number above it is beyond its end
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,7 +220,7 @@ def _scaling(encoders: list[Encoder], columns: list[list[int]], width: int) -> S
     for k, encoder in enumerate(encoders):
         scale = encoder.scaling.scale
         centre[k, 0, columns[k]] = encoder.scaling.centre
-        inverse[k, 0, columns[k]] = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
+        inverse[k, 0, columns[k]] = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > SMALLEST_SCALE)
     return Scaling(centre, inverse)
 
 

@@ -9,14 +9,14 @@ the result does not depend on the order of the rows.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from shoal.encoders.encoder import ENCODINGS, Encoder
+from shoal.encoders.encoder import ENCODINGS, MOST_NUMBERS, Encoder
 from shoal.encoders.target import TargetScaling
 from shoal.errors import UserError
 from shoal.metrics.metric import Metric
@@ -85,7 +85,6 @@ class Matrices:
         return rows - fold * self.n, self.inputs[encoding][rows]
 
 
-MOST_PIECEWISE = 85  # columns of numbers; more have no piecewise encoding
 LARGEST_INPUTS = 2 << 30  # bytes; an encoding beyond it is left out
 STEPS_OF_DEFAULT = 2_000  # steps of batches of 32 that the longest default recipe is trained for
 
@@ -104,8 +103,10 @@ class Problem(Matrices):
         return np.unique(self.row_of, return_index=True)[1]
 
 
-def make_problem(data: TrainingData, pairs: Sequence[Pair], encodings: Sequence[str] = ENCODINGS) -> Problem:
-    """The data in these folds. `encodings` of numbers that are made, where they are not too large.
+def make_problem(
+    data: TrainingData, pairs: Sequence[Pair], encodings: Sequence[str] = ENCODINGS, needed: Container[str] = ()
+) -> Problem:
+    """The data in these folds. `encodings` of numbers that are made, where they are not too large; all `needed` ones.
 
     Weights of rows count everywhere; those of classes in training and in losses, but not in scores.
     """
@@ -124,23 +125,27 @@ def make_problem(data: TrainingData, pairs: Sequence[Pair], encodings: Sequence[
     _check_folds(weights)
     scored = np.unique(np.concatenate([valid for _, valid in pairs]))
     task = replace(data.task, label_noise=1 / (_rows_worth(np.bincount(row_of[scored], weight[scored], n)) + 2))
-    goal = _tree_target(task, targets) if "steps" in encodings else None
-    encoders = Encoder.fit_many(data.schema, table, [train for train, _, _ in weights], goal)
+    trains = [train for train, _, _ in weights]
+    goals = _tree_targets(task, targets, trains) if "steps" in encodings else None
+    encoders = Encoder.fit_many(data.schema, table, trains, goals)
     folds = tuple(
         Fold(train, valid, loss_weight, TargetScaling.fit(task, targets, train))
         for train, valid, loss_weight in weights
     )
     splits = tuple(_split(fold, k * n) for k, fold in enumerate(folds))
     stacked = np.concatenate([fold.target.forward(task, targets) for fold in folds])
-    inputs = _stack(table, encoders, encodings)
+    inputs = _stack(table, encoders, encodings, needed)
     return Problem(task, targets, folds, inputs, stacked, splits, data.schema, tuple(encoders), row_of)
 
 
-def _tree_target(task: Task, y: np.ndarray) -> np.ndarray:
-    """(n, outputs) the target as numbers without units, or 0 and 1."""
+def _tree_targets(task: Task, y: np.ndarray, weights: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """(n, outputs) for each fold: 0 and 1, or numbers, which have one unit if they are several."""
     if task.kind == CLASSIFICATION:
-        return np.asarray(y[:, None] == np.arange(task.n_outputs), dtype=np.float64)
-    return np.asarray(y, dtype=np.float64)
+        y = y[:, None] == np.arange(task.n_outputs)
+    target = np.asarray(y, dtype=np.float64)
+    if task.kind != REGRESSION or task.n_outputs == 1:
+        return [target] * len(weights)
+    return [target / TargetScaling.fit(task, target, weight).scale for weight in weights]
 
 
 def distinct_rows(table: Table, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -202,15 +207,17 @@ def _split(fold: Fold, offset: int) -> Split:
     return Split(train + offset, np.flatnonzero(fold.valid > 0) + offset, np.maximum(weight, 1e-20))
 
 
-def _stack(table: Table, encoders: Sequence[Encoder], encodings: Sequence[str]) -> dict[str, np.ndarray]:
+def _stack(
+    table: Table, encoders: Sequence[Encoder], encodings: Sequence[str], needed: Container[str]
+) -> dict[str, np.ndarray]:
     """One tall matrix per encoding; folds may differ in width (in categories seen), so narrower ones get zeros."""
-    wide = len(encoders[0].number_names) > MOST_PIECEWISE  # too few bins each to be worth their time
+    wide = len(encoders[0].number_names) > MOST_NUMBERS  # too few bins each to be worth their time
     wanted = ENCODINGS[:1] if wide else encodings
     inputs: dict[str, np.ndarray] = {}
     for name in wanted:
         width = max(encoder.width(name) for encoder in encoders)
         too_large = name != "plain" and 4 * width * len(table) * len(encoders) > LARGEST_INPUTS
-        if too_large or not any(encoder.has(name) for encoder in encoders):
+        if name not in needed and (too_large or not any(encoder.has(name) for encoder in encoders)):
             continue
         inputs[name] = np.zeros((len(encoders) * len(table), max(width, 1)), dtype=np.float32)
     for k, encoder in enumerate(encoders):
