@@ -130,7 +130,7 @@ def test_a_column_that_new_rows_have_twice_is_refused(tmp_path, capsys):
     assert read_new_rows(path, model).names == ["x", "x (2)", "z"], "as in training"
     path.write_text("A title\nx,x,z\n1,2,3\n")
     read_new_rows(path, model)
-    assert "line 1 is ignored: it has 1 cells, all others 3" in capsys.readouterr().err, "what was guessed is said"
+    assert "line 1 is ignored: it has 1 cell, all others 3" in capsys.readouterr().err, "what was guessed is said"
 
 
 def test_points_that_may_separate_thousands_are_announced():

@@ -406,7 +406,8 @@ def _header(
         summary.notes.append("the first column has no name: it is taken for the names of rows")
         return ["row name", *first], rows[1:]
     if titled:
-        summary.notes.append(f"line {lines[0]} is ignored: it has {len(first)} cells, all others {width}")
+        cells = f"{len(first)} cell{'s' * (len(first) != 1)}"
+        summary.notes.append(f"line {lines[0]} is ignored: it has {cells}, all others {width}")
         rows, first = rows[1:], [cell.strip() for cell in rows[1]]
     summary.header = guess_header(rows, named) if header is None else bool(header)
     if summary.header:
