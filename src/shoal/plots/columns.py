@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from shoal.errors import UserError
 from shoal.explain.results import Effect, Importance, Importances
-from shoal.plots.display import Drawn, axes_for, literal
+from shoal.plots.display import Display, literal
 from shoal.report.shell.words import metric_name
 from shoal.validate import nearest
 
@@ -19,7 +19,7 @@ WORDS_TURNED = 4  # more words on an axis than this are turned
 
 
 @dataclass
-class ImportanceDisplay(Drawn):
+class ImportanceDisplay(Display):
     """By how much the score falls when each column is shuffled, with intervals.
 
     Parameters
@@ -71,19 +71,8 @@ class ImportanceDisplay(Drawn):
         found: Importances = estimator.importance_
         return cls(found.columns[:most], found.metric, found.confidence).plot(ax)
 
-    def plot(self, ax: Any = None) -> ImportanceDisplay:
-        """Draw it.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw.
-
-        Returns
-        -------
-        ImportanceDisplay
-        """
-        ax, places = axes_for(ax), np.arange(len(self.columns))[::-1]
+    def _draw(self, ax: Any) -> None:
+        places = np.arange(len(self.columns))[::-1]
         values = np.array([one.importance for one in self.columns])
         ends = np.array([[one.low for one in self.columns], [one.high for one in self.columns]])
         colours = ["C0" if one.matters else "0.75" for one in self.columns]
@@ -92,11 +81,10 @@ class ImportanceDisplay(Drawn):
         ax.axvline(0, color="0.2", linewidth=0.8)
         ax.set_yticks(places, [literal(one.name) for one in self.columns])
         ax.set_xlabel(f"fall of the {literal(metric_name(self.metric))} ({self.confidence:.0%} intervals)")
-        return self._keep(ax)
 
 
 @dataclass
-class EffectDisplay(Drawn):
+class EffectDisplay(Display):
     """The prediction with one column set to each of some values, on average over rows (partial dependence).
 
     The band holds eight in ten networks of the ensemble. scikit-learn's `PartialDependenceDisplay` also works; it
@@ -150,19 +138,8 @@ class EffectDisplay(Drawn):
             raise UserError(f"the effect of {chosen!r} is not known; one of {', '.join(names)}{nearest(chosen, names)}")
         return cls([one for one in known if one.column == chosen]).plot(ax)
 
-    def plot(self, ax: Any = None) -> EffectDisplay:
-        """Draw it.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw.
-
-        Returns
-        -------
-        EffectDisplay
-        """
-        ax, first = axes_for(ax), self.effects[0]
+    def _draw(self, ax: Any) -> None:
+        first = self.effects[0]
         numeric = all(isinstance(value, int | float) for value in first.values)
         places = np.array(first.values, float) if numeric else np.arange(len(first.values))
         for place, one in enumerate(self.effects):
@@ -182,4 +159,3 @@ class EffectDisplay(Drawn):
         ax.set_xlabel(literal(first.column))
         of = "" if len(self.effects) > 1 or first.output is None else f" of {literal(first.output)}"
         ax.set_ylabel(f"probability{of}" if first.share else "prediction")
-        return self._keep(ax)

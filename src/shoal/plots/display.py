@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from shoal.errors import MissingPackage
 
@@ -28,13 +29,34 @@ def literal(text: object) -> str:
     return str(text).replace("$", r"\$")
 
 
+DisplayT = TypeVar("DisplayT", bound="Display")
+
+
 @dataclass
-class Drawn:
-    """What `plot` leaves behind, as scikit-learn's displays do."""
+class Display(ABC):
+    """What all displays share with those of scikit-learn."""
 
     ax_: Any = field(default=None, init=False, repr=False)
     figure_: Any = field(default=None, init=False, repr=False)
 
-    def _keep(self, ax: Any) -> Any:
+    def plot(self: DisplayT, ax: Any = None) -> DisplayT:
+        """Draw it.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw.
+
+        Returns
+        -------
+        display
+            This object.
+        """
+        ax = axes_for(ax)
+        self._draw(ax)
         self.ax_, self.figure_ = ax, ax.figure
         return self
+
+    @abstractmethod
+    def _draw(self, ax: Any) -> None:
+        """Draw into these axes."""

@@ -10,12 +10,12 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from shoal.errors import UserError
-from shoal.plots.display import Drawn, axes_for
+from shoal.plots.display import Display
 from shoal.population.history import History
 
 
 @dataclass
-class LossCurveDisplay(Drawn):
+class LossCurveDisplay(Display):
     """The loss by epoch: dashed while training, solid on held-out rows.
 
     scikit-learn's `LearningCurveDisplay`, the score by the number of rows, also works with these estimators.
@@ -90,19 +90,7 @@ class LossCurveDisplay(Drawn):
         chosen = range(min(3, len(history.loss))) if members is None else members
         return cls({f"member {k}": (history.loss[k], history.valid_loss[k]) for k in chosen}).plot(ax)
 
-    def plot(self, ax: Any = None) -> LossCurveDisplay:
-        """Draw it.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw.
-
-        Returns
-        -------
-        LossCurveDisplay
-        """
-        ax = axes_for(ax)
+    def _draw(self, ax: Any) -> None:
         for place, (name, (train, valid)) in enumerate(self.curves.items()):
             held_out = np.isfinite(valid).any()
             for curve, style, labelled in ((train, "--", not held_out), (valid, "-", held_out)):
@@ -111,4 +99,3 @@ class LossCurveDisplay(Drawn):
         ax.legend(fontsize="small", title="dashed: training, solid: held out", title_fontsize="small")
         ax.set_xlabel("epoch")
         ax.set_ylabel("loss")
-        return self._keep(ax)

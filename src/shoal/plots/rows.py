@@ -9,11 +9,11 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from shoal.errors import UserError
-from shoal.plots.display import Drawn, axes_for, literal
+from shoal.plots.display import Display, literal
 
 
 @dataclass
-class IntervalDisplay(Drawn):
+class IntervalDisplay(Display):
     """Predictions with their intervals, in the order of the predictions, and the true values.
 
     Parameters
@@ -84,19 +84,8 @@ class IntervalDisplay(Drawn):
             raise UserError("IntervalDisplay draws a model of one number; this one has several")
         return cls(estimator.predict(X), intervals, np.asarray(y, float), coverage).plot(ax)
 
-    def plot(self, ax: Any = None) -> IntervalDisplay:
-        """Draw it.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw.
-
-        Returns
-        -------
-        IntervalDisplay
-        """
-        ax, order = axes_for(ax), np.argsort(self.predicted, kind="stable")
+    def _draw(self, ax: Any) -> None:
+        order = np.argsort(self.predicted, kind="stable")
         places, (low, high), y = np.arange(len(order)), self.intervals[order].T, self.y[order]
         inside = (low <= y) & (y <= high)
         ax.fill_between(places, low, high, step="mid", color="C0", alpha=0.2, linewidth=0, label="interval")
@@ -106,11 +95,10 @@ class IntervalDisplay(Drawn):
         ax.set_xlabel("rows, by prediction")
         ax.set_title(f"{self.covered_:.1%} inside, {self.coverage:.0%} asked", fontsize="medium")
         ax.legend(fontsize="small")
-        return self._keep(ax)
 
 
 @dataclass
-class CalibrationDisplay(Drawn):
+class CalibrationDisplay(Display):
     """How often what was predicted with a probability came true.
 
     For two classes it is about the second one, as in scikit-learn's `CalibrationDisplay`. For more it is about the
@@ -183,22 +171,9 @@ class CalibrationDisplay(Drawn):
         means = [np.bincount(place, values, n_bins)[found] / rows[found] for values in (said, true)]
         return cls(means[0], means[1], rows[found], about).plot(ax)
 
-    def plot(self, ax: Any = None) -> CalibrationDisplay:
-        """Draw it.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw.
-
-        Returns
-        -------
-        CalibrationDisplay
-        """
-        ax = axes_for(ax)
+    def _draw(self, ax: Any) -> None:
         ax.plot([0, 1], [0, 1], ":", color="0.4", linewidth=1.2, label="perfect")
         ax.plot(self.predicted, self.observed, color="C0", linewidth=1.2)
         ax.scatter(self.predicted, self.observed, 20 + 100 * self.rows / self.rows.max(), color="C0", label="observed")
         ax.set(xlabel=f"predicted probability of {literal(self.about)}", ylabel="how often it was so", aspect="equal")
         ax.legend(fontsize="small")
-        return self._keep(ax)
