@@ -85,6 +85,25 @@ def test_a_page_that_loses_its_server_says_so_and_continues_where_it_was(window,
             page.complaints[:] = [line for line in page.complaints if "Failed to load resource" not in line]
 
 
+def test_stop_works_when_one_browser_has_as_many_pages_as_it_may_connect(window, run):
+    path, recording, clock = run
+    tried = record_search(recording, clock)
+    with serving(path) as server, watching(window, server.url) as page:
+        page.get_by_text("of the best of 60 recipes so far").wait_for()
+        for _ in range(5):
+            other = page.context.new_page()
+            other.goto(server.url)
+            other.get_by_text("of the best of 60 recipes so far").wait_for()
+        page.bring_to_front()
+        page.locator("#live-stop").click()
+        page.locator("#live-stop").click()
+        wait_until(lambda: (path / STOP).exists())
+        recording.write("dots", stage="searching", dots=dots(tried, [0.95]))
+        recording.write("now", stage="searching", tried=tried + 1, best=[tried, 0.95], range=None)
+        page.get_by_text("of the best of 61 recipes so far").wait_for()
+        assert page.locator("#live-tables tbody").nth(1).locator("tr").count() == 3, "no rung came twice"
+
+
 def test_a_killed_search_is_shown_as_it_was_when_it_ended(window, tmp_path):
     search = start(tmp_path, "search", "--demo", "--budget", "600", "--out", "r")
     for line in search.stderr:

@@ -204,6 +204,11 @@ def test_a_reader_who_comes_again_continues_where_it_was(server, folder):
     text = read_until(again, b"later")
     assert b'"begin"' not in text
     again.close()
+    link = connect(server, [f"GET /events?token={server.token}&from={place} HTTP/1.1",
+                            f"Host: 127.0.0.1:{server.server_address[1]}", "", ""])  # fmt: skip
+    text = read_until(link, b"later")
+    assert b'"begin"' not in text
+    link.close()
     for odd in ("-1", "x", "9" * 30, "\u00b2"):
         link = stream(server, f"Last-Event-ID: {odd}")
         assert b'"begin"' in read_until(link, b"event: state")

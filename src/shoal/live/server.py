@@ -204,7 +204,8 @@ class LiveHandler(BaseHTTPRequestHandler):
 
     def _events(self) -> None:
         """New lines as they are written, each chunk with its place, where a reader who comes again continues."""
-        given = self.headers.get("Last-Event-ID", "")
+        query = parse_qs(urlsplit(self.path).query)
+        given = self.headers.get("Last-Event-ID") or query.get("from", [""])[0]
         place = int(given) if given.isascii() and given.isdigit() and len(given) < 15 else 0
         self._head(HTTPStatus.OK, "text/event-stream", {"X-Accel-Buffering": "no"})
         self.server.count(streams=1)

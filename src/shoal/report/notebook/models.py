@@ -119,7 +119,8 @@ def _first_recipes(rows: Sequence[Sequence[Any]]) -> Html:
         [words.count(rank), _significant(score, 4), _significant(spread, 2), words.short(label, 80)]
         for rank, score, spread, label in rows
     ]
-    return data_table("board", f"The first {words.count(len(rows))}", heads, cells)
+    caption = f"The first {words.count(len(rows))}. Recipes that stopped early come last, whatever their score."
+    return data_table("board", caption, heads, cells)
 
 
 def _significant(value: Any, digits: int) -> str:

@@ -5,7 +5,7 @@ const [TICK, PANELS, TABLES, BEHIND, REPLAY_SECONDS] = [80, 500, 2000, 2.2, 20];
 
 const page = {
   run: new Run(), events: [], state: data.events === null ? "running" : "finished", arrived: 0, dirty: true,
-  replay: null, panels: -Infinity, tables: -Infinity, report: "", asked: false,
+  replay: null, panels: -Infinity, tables: -Infinity, report: "", asked: false, source: null, place: 0,
 };
 const shown = new Shown(page.run);
 const STOP = { search: "Stop and keep the best", train: "Stop after this epoch and save", finetune: "Stop and save a checkpoint" }[data.kind] || "Stop";
@@ -179,7 +179,8 @@ function askToStop() {
   page.asked = true;
   button.setAttribute("aria-disabled", "true");
   say(button, "Stopping");
-  fetch(`stop${location.search}`, { method: "POST" }).then((answer) => {
+  page.source.close(); // browsers connect six times to a server, and five more pages may be open
+  fetch(`stop${location.search}`, { method: "POST" }).finally(connect).then((answer) => {
     if (answer.ok) return null;
     page.asked = false;
     button.removeAttribute("aria-disabled");
@@ -207,12 +208,12 @@ function take(lines, now) {
 }
 
 function connect() {
-  const source = new EventSource(`events${location.search}`);
-  let place = "";
+  const source = new EventSource(`events${location.search}&from=${page.place}`);
+  page.source = source;
   source.onopen = () => say(at("connection"), "");
   source.onmessage = (event) => {
-    if (place && Number(event.lastEventId) <= Number(place)) return;
-    place = event.lastEventId;
+    if (Number(event.lastEventId) <= page.place) return;
+    page.place = Number(event.lastEventId);
     take(event.data.split("\n"), performance.now());
   };
   source.addEventListener("state", (event) => {
