@@ -13,7 +13,7 @@ from shoal.tables.table import Cells
 class ColumnEncoder(ABC):
     """What the cells of one column become, fitted on the training rows of one fold: numbers, inputs, or both.
 
-    Numbers are scaled with the numbers of all other columns, in two encodings ("plain", "piecewise"); NaN is missing.
+    Numbers are scaled with the numbers of all other columns, in the encodings of `scaling`; NaN is missing.
     Inputs go to the networks as they are. Write `number_names` and `numbers`, or `input_names` and `write_inputs`.
 
     The result must depend on the different rows and their total weights alone: a row of weight two counts as the row
