@@ -12,9 +12,10 @@ from support.pages import CONTRAST, NASTY, STRUCTURE
 from support.waiting import wait_until
 
 from shoal import ShoalClassifier
-from shoal.live.page import write_replay
+from shoal.live.page import REPORT_SCRIPTS, write_replay
 from shoal.live.recorders import SearchRecorder
 from shoal.live.recording import Recording
+from shoal.report.shell.shell import scripts
 from shoal.runs.kinds import FINETUNE, LIVE, STOP, TRAIN, read_run
 
 SHIFTS = """() => { window.shift = 0; new PerformanceObserver((list) => {
@@ -160,6 +161,21 @@ def test_a_report_that_somebody_else_wrote_reaches_nothing(window, run):
         assert page.title() == "SecurityError,SecurityError,null"
         assert not (path / STOP).exists()
         page.complaints.clear()
+
+
+def test_a_report_that_somebody_else_wrote_leads_nowhere(window, run):
+    path, _, _ = run
+    odd = "<meta http-equiv='refresh' content='0;url=about:blank'><base href='http://evil.example/'><iframe></iframe>"
+    body = f"<main><section>{odd}<p>the report</p></section></main><script id='report-data' type='x'>{{}}</script>"
+    (path / "report.html").write_text(f"<body>{body}<script>{scripts(REPORT_SCRIPTS['search'])}</script>")
+    with serving(path) as server:
+        server.state.is_over = True
+        with watching(window, server.url) as page:
+            page.get_by_text("the report", exact=True).wait_for()
+            page.wait_for_timeout(500)  # in which it would go elsewhere
+            assert page.url == server.url
+            assert page.locator("#live-report :is(meta, base, iframe)").count() == 0
+            page.complaints.clear()  # of the report's own script, which has no data
 
 
 def test_hostile_names_are_text(window, run):

@@ -236,6 +236,7 @@ function becomeReport(version) {
     if (!text || page.report === version) return;
     page.report = version;
     const found = new DOMParser().parseFromString(text, "text/html");
+    for (const odd of found.querySelectorAll("base, embed, form, iframe, link, meta, object")) odd.remove(); // in a folder of somebody else's, these might lead elsewhere
     const script = [...found.querySelectorAll("body > script")].find((one) => !one.type);
     const place = at("report");
     if (!script || script.textContent !== data.report_script) {
