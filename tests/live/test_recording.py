@@ -4,7 +4,7 @@ import json
 import os
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.disks import small_disk
 from support.live import FakeTime
@@ -132,6 +132,7 @@ def test_a_request_to_stop_counts_for_one_attempt(begin, tmp_path):
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.just(10**400) | st.text(max_size=3),
                     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.just("t"), inner), max_leaves=3),
        st.binary(max_size=8))  # fmt: skip
+@settings(deadline=None)
 def test_a_damaged_recording_is_continued_at_a_time_that_a_page_can_show(tmp_path_factory, time, rest):
     folder = tmp_path_factory.mktemp("run")
     ending = [json.dumps({"e": "now", "t": 7.0}), json.dumps(time), json.dumps({"e": "now", "t": time})]
@@ -173,6 +174,7 @@ def test_a_line_without_an_end_is_not_read_into_memory(tmp_path):
 
 
 @given(st.lists(st.text(max_size=200), max_size=30), st.integers(1, 300), st.integers(0, 100))
+@settings(deadline=None)
 def test_a_reader_gets_every_whole_line_once(tmp_path_factory, texts, most, cut):
     folder = tmp_path_factory.mktemp("run")
     recording = Recording(folder, print)
