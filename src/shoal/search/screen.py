@@ -103,7 +103,7 @@ def workers_words(status: Status) -> str:
     >>> workers_words(Status(workers=4, busy=3, done=12, waiting=5, lost=1, repeated=2))
     '3 of 4 workers busy, 12 shards done, 5 waiting, 1 worker lost, 2 shards computed again'
     """
-    words = [f"{status.busy} of {status.workers} workers busy", f"{status.done:,} shards done"]
+    words = [f"{status.busy} of {status.workers} workers busy", f"{count(status.done, 'shard')} done"]
     words += [f"{status.waiting:,} waiting"] if status.waiting else []
     words += [f"{status.lost} worker{'s' * (status.lost > 1)} lost"] if status.lost else []
     words += [f"{status.repeated} shard{'s' * (status.repeated > 1)} computed again"] if status.repeated else []
