@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
 import re
 import sys
@@ -110,10 +112,14 @@ def main() -> None:
 
 
 def _leave(code: int) -> NoReturn:
-    """Python must not shut down while the kernel trains in another thread: it would abort."""
-    if any(isinstance(thread, BackgroundThread) and thread.is_alive() for thread in threading.enumerate()):
-        sys.stdout.flush()
-        sys.stderr.flush()
+    """Python must not shut down while the kernel trains in another thread, or has only just ended: it would abort."""
+    trains = any(isinstance(thread, BackgroundThread) and thread.is_alive() for thread in threading.enumerate())
+    if trains or (BackgroundThread.was_interrupted and early.is_command()):
+        if not trains:
+            atexit._run_exitfuncs()
+        with contextlib.suppress(OSError):  # nobody reads any more
+            sys.stdout.flush()
+            sys.stderr.flush()
         os._exit(code)
     sys.exit(code)
 

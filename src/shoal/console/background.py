@@ -16,6 +16,8 @@ SECONDS_TO_END = 10.0  # after an interrupt; the engines look several times a se
 class BackgroundThread(threading.Thread):
     """Calls a function in a thread of its own; `result` waits for what it returns."""
 
+    was_interrupted = False  # any of them, in this process
+
     def __init__(self, work: Callable[[], Any]) -> None:
         super().__init__(name="shoal-search", daemon=True)
         self._work, self._result, self._error = work, None, None  # type: Callable[[], Any], Any, BaseException | None
@@ -37,6 +39,7 @@ class BackgroundThread(threading.Thread):
                 self.join(every)
                 meanwhile()
         except KeyboardInterrupt:
+            BackgroundThread.was_interrupted = True
             self.join(SECONDS_TO_END)
             raise
         if self._error is not None:
