@@ -196,8 +196,9 @@ def _say_plan(again: Again | None, expected: Forecast | None, options: SearchOpt
     else:
         takes = f"{seconds}, as asked" if clock.budget == options.budget else f"about {time_words(clock.budget)}"
     about = "" if options.budget is None else "about "
+    may_grow = options.epochs is None and options.space is None and str(options.strategy) == "halving"
     say(f"plan: {about}{count(expected.recipes, 'recipe')} x {count(expected.folds, 'fold')} ({expected.cv}) = "
-        f"{expected.networks:,} networks, up to {expected.epochs} epochs")  # fmt: skip
+        f"{expected.networks:,} networks, up to {expected.epochs} epochs{' at first' * may_grow}")  # fmt: skip
     say(f"  strategy: {options.strategy}; time: {takes}; memory: about {size_text(expected.memory)}")
     if expected.memory > available_memory():
         say(f"  note: only {size_text(available_memory())} of memory are free; use fewer --folds or rows")
