@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import random
 import re
 import subprocess
 import sys
@@ -177,3 +178,23 @@ def test_an_error_while_a_thread_trains_ends_with_its_code(end):
     done = subprocess.run(program, capture_output=True, text=True, timeout=120)
     assert done.returncode == (2 if "_fail" in end else 70), done.stderr
     assert done.stderr.startswith("error: ")
+
+
+def test_ctrl_c_while_a_thread_trains_ends_with_its_code_at_any_moment():
+    """An interrupted wait must not take a thread that trains for one that has ended."""
+    ready = "class Seen:\n    def progress(self, event):\n        begun.append(1)\n"
+    rest = """
+import os, signal, sys, threading
+from shoal.cli import _leave
+threading.Timer(float(sys.argv[1]), lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+try:
+    thread.result(lambda: None)
+except KeyboardInterrupt:
+    assert thread.is_alive()
+    _leave(130)
+"""
+    for _ in range(3):
+        moment = str(random.uniform(0.0, 0.5))
+        program = [sys.executable, "-c", ready + TRAINS + rest, moment]
+        done = subprocess.run(program, capture_output=True, text=True, timeout=120)
+        assert (done.returncode, done.stderr) == (130, ""), f"after {moment} s: {done.returncode} {done.stderr}"

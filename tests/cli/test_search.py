@@ -368,7 +368,7 @@ def test_a_second_ctrl_c_quits_at_once_and_leaves_what_goes_on(place):
     wait_for(process, "Ctrl-C again")
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=20)
-    assert process.returncode == 130
+    assert process.returncode == 130, err
     assert err.splitlines()[-1] == "interrupted: the same command resumes quit"
     assert {file.name for file in (place / "quit").iterdir()} == {"journal", "progress.json", "run.json", "live.jsonl"}
 

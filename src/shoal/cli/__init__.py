@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import os
 import re
@@ -112,11 +111,8 @@ def main() -> None:
 
 
 def _leave(code: int) -> NoReturn:
-    """Python must not shut down while the kernel trains in another thread, or has only just ended: it would abort."""
-    trains = any(isinstance(thread, BackgroundThread) and thread.is_alive() for thread in threading.enumerate())
-    if trains or (BackgroundThread.was_interrupted and early.is_command()):
-        if not trains:
-            atexit._run_exitfuncs()
+    """Python must not shut down while the kernel trains in another thread: it would abort."""
+    if any(isinstance(thread, BackgroundThread) and thread.is_alive() for thread in threading.enumerate()):
         with contextlib.suppress(OSError):  # nobody reads any more
             sys.stdout.flush()
             sys.stderr.flush()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
-import threading
 import traceback
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from shoal.callbacks import Callbacks
+from shoal.console.background import BackgroundThread, wait_for
 from shoal.errors import UserError, WrongType
 from shoal.machine import thread_count
 from shoal.parallel import checkpoint
@@ -185,16 +186,8 @@ def run_threads(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[
             errors[rank] = error
             group.close()
 
-    threads = [threading.Thread(target=work, args=(rank,), daemon=True) for rank in range(job.ranks)]
-    for thread in threads:
-        thread.start()
-    try:
-        while any(thread.is_alive() for thread in threads):
-            for thread in threads:
-                thread.join(0.2)
-    except KeyboardInterrupt:
-        rendezvous.barrier.abort()
-        raise
+    threads = [BackgroundThread(partial(work, rank), f"shoal-worker-{rank}") for rank in range(job.ranks)]
+    wait_for(threads, interrupted=rendezvous.barrier.abort)
     causes = [error for error in errors.values() if not isinstance(error, Lost)] or list(errors.values())
     if causes:
         raise causes[0]

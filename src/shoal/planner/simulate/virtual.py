@@ -14,10 +14,12 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from shoal.console.background import BackgroundThread, wait_for
 from shoal.parallel.events import Notify, silent
 from shoal.parallel.exact.randomness import torch_as_it_was
 from shoal.parallel.groups import InProcess, Lost
@@ -198,18 +200,10 @@ def run_nodes(
             world.fail(error)
 
     models = [model, *(copy.deepcopy(model) for _ in range(job.ranks - 1))]
-    threads = [threading.Thread(target=work, args=pair, daemon=True) for pair in enumerate(models)]
     with torch_as_it_was():
-        for thread in threads:
-            thread.start()
+        threads = [BackgroundThread(partial(work, *pair), f"shoal-node-{pair[0]}") for pair in enumerate(models)]
         world.start()
-        try:
-            for thread in threads:
-                while thread.is_alive():
-                    thread.join(0.2)
-        except KeyboardInterrupt as error:
-            world.fail(error)
-            raise
+        wait_for(threads, interrupted=partial(world.fail, KeyboardInterrupt()))
     if world.failure is not None:
         raise world.failure
     return results[0], world
